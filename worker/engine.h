@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * engine - continuous batching over one model: sequences in, token ids out.
+ *
+ * A sequence is a prompt and how to sample after it. The engine admits waiting
+ * sequences while rows and KV pages last, cuts prompts into chunks, runs one
+ * ragged batch per step (decode rows and prefill chunks alike) and samples
+ * where a sequence's last known token was fed. When KV pages run out it
+ * preempts the youngest sequence and recomputes it later. None of this changes
+ * an answer: numerics are batch-invariant and the sampler's randomness depends
+ * on seed and position alone.
+ *
+ * It knows ids, not text: stop strings and detokenising are the caller's, who
+ * looks at the tokens of a step and may finish a sequence before the next one.
+ *
+ * Threads: all functions belong to the one thread that owns the engine; it
+ * works with the threads of its device inside a step. Memory: everything is
+ * allocated in engine_open(); the arrays of a sequence live in a pool sized by
+ * max_waiting and max_context.
+ */
+#ifndef WORKER_ENGINE_H
+#define WORKER_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/err.h"
+
+enum engine_numerics { ENGINE_F32, ENGINE_BF16 };
+
+struct engine_config {
+    const char *model_dir; /* Hugging Face directory */
+    const char *backend;   /* "auto", "ref", "avx2", "avx512"; see kernels/backend.h */
+    enum engine_numerics numerics;
+    uint32_t threads;      /* 0: one per core */
+    uint32_t max_seqs;     /* sequences in one step, at most */
+    uint32_t max_waiting;  /* sequences held beside the running ones */
+    uint32_t max_context;  /* tokens of a sequence; 0: what the model allows */
+    uint32_t chunk_tokens; /* prefill tokens of one step, at most; 0: default 512 */
+    size_t kv_size; /* bytes of KV cache; 0: enough for max_seqs sequences of max_context, at most
+                       25 % of RAM */
+};
+
+/* Fixed facts about an open engine; strings live as long as it does. */
+struct engine_info {
+    const char *model_name;  /* base name of the directory, or config's _name_or_path */
+    const char *revision;    /* hex: 16 characters of a SHA-256 over config.json and the weights'
+                                headers and sizes */
+    const char *numerics_id; /* e.g. "f32/cpu-avx512": equal ids say the same tokens */
+    const char *precision;   /* "f32", "bf16" */
+    uint32_t vocab_size;
+    uint32_t max_context;
+    uint32_t max_seqs;
+    uint64_t kv_tokens; /* capacity */
+    uint32_t expert_layers;
+    uint32_t experts; /* per layer */
+    const int32_t *eos_ids;
+    size_t eos_count;
+};
+
+struct sampling {
+    float temperature; /* 0: greedy */
+    float top_p;       /* 1: off */
+    uint32_t top_k;    /* 0: off */
+    uint64_t seed;
+};
+
+struct engine_request {
+    uint64_t tag;          /* the caller's name for it, unique among those held */
+    const int32_t *prompt; /* copied */
+    uint32_t prompt_count; /* at least 1 */
+    const int32_t *prefix; /* answer ids that are already decided (teacher-forced), copied */
+    uint32_t prefix_count; /* less than max_tokens */
+    uint32_t max_tokens; /* answer ids, prefix included; prompt_count + max_tokens <= max_context */
+    bool ignore_eos;
+    struct sampling sampling;
+};
+
+enum engine_finish { ENGINE_RUNNING, ENGINE_EOS, ENGINE_LENGTH };
+
+/* One answer id. Forced prefix ids are not reported: the caller has them. */
+struct engine_token {
+    uint64_t tag;
+    int32_t id;
+    uint32_t index;            /* among the answer's ids, prefix included */
+    enum engine_finish finish; /* not RUNNING: its last; engine_remove() gives its usage */
+};
+
+struct engine_usage {
+    uint32_t prompt_tokens; /* all of the prompt */
+    uint32_t cached_tokens; /* of them, taken from the prefix cache */
+    uint32_t output_tokens;
+    int64_t prefill_us; /* its share of step time: by rows it had in each step */
+    int64_t decode_us;
+    int64_t queue_us; /* submit to first step */
+    int64_t run_us;   /* first step to last */
+};
+
+struct engine_stats {
+    uint32_t running;
+    uint32_t waiting;
+    uint64_t kv_tokens_used;
+    int64_t steps;
+    int64_t prefill_tokens;
+    int64_t decode_tokens;
+    int64_t preemptions;
+    int64_t busy_us; /* inside steps */
+    double step_us;  /* EWMA */
+    double load;     /* largest of layer_load */
+    const float
+        *layer_load; /* (expert_layers): EWMA of the busiest expert's tokens in a step over
+                      * what it can do within the target step time; valid until the next call */
+    const uint64_t *expert_tokens; /* (expert_layers, experts): totals */
+};
+
+struct engine;
+
+/* Maps the weights and allocates everything. FATAL with file, tensor and reason when the
+ * directory is not a model it can run. */
+bool engine_open(struct engine **engine, const struct engine_config *config, struct err *err);
+void engine_close(struct engine *engine);
+void engine_info(const struct engine *engine, struct engine_info *info);
+
+/* RETRY when max_waiting sequences are held already; REJECT names the limit that is broken
+ * (empty prompt, ids outside the vocabulary, too long). */
+bool engine_submit(struct engine *engine, const struct engine_request *request, struct err *err);
+
+/* Forget a sequence, whether finished, running or waiting, and say what it used. False: no such
+ * tag. */
+bool engine_remove(struct engine *engine, uint64_t tag, struct engine_usage *usage);
+
+/* Sequences allowed in one step from now on, clamped to 1..max_seqs. Running ones stay. */
+void engine_batch_size(struct engine *engine, uint32_t batch_size);
+
+/* Is there anything for a step to do? */
+bool engine_has_work(const struct engine *engine);
+
+/* One step. tokens: (at least max_seqs) filled with count answer ids; a finished sequence waits for
+ * engine_remove(). An error is FATAL (the device failed). */
+bool engine_step(struct engine *engine, struct engine_token *tokens, size_t *count,
+                 struct err *err);
+
+void engine_stats(const struct engine *engine, struct engine_stats *stats);
+
+#endif
