@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * batch_size - how many sequences a worker may run at once.
+ *
+ * The published rule: base * (1 + alpha * (1 - load / threshold)), recomputed
+ * once a window, smoothed, and clamped to [1, max] after rounding. load is what
+ * the worker reports: the EWMA of its busiest expert's tokens per step over
+ * what that expert can do in the target step time; 0 is idle, 1 is full.
+ *
+ *   base 32, alpha 0.5, threshold 0.75: load 0 -> 48, 0.75 -> 32, 1.5 -> 16.
+ *
+ * A pure function of values; each worker has a struct batch_size of its own.
+ * Source: the published description of dynamic batching (keys in
+ * tests/golden/published-config).
+ */
+#ifndef SCHEDULER_BATCH_SIZE_H
+#define SCHEDULER_BATCH_SIZE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum batch_policy_kind { BATCH_STATIC, BATCH_FORMULA };
+
+struct batch_policy {
+    enum batch_policy_kind kind; /* STATIC: always base */
+    uint32_t base;               /* base_batch_size, 1..max */
+    uint32_t max;                /* max_batch_size */
+    double alpha;                /* 0.2 to 0.8 */
+    double threshold;            /* expert_load_threshold, above 0 */
+    double smoothing;            /* weight of the newest answer, 0 < s <= 1; 1: no smoothing */
+    int64_t window_ms;           /* dynamic_adjust_window */
+};
+
+struct batch_size {
+    double smoothed;
+    int64_t adjusted_ms;
+    uint32_t size;
+};
+
+/* Starts at base. */
+void batch_size_init(struct batch_size *batch, const struct batch_policy *policy, int64_t now_ms);
+
+/* The formula alone, not smoothed, clamped after rounding. */
+uint32_t batch_size_formula(const struct batch_policy *policy, double load);
+
+/* The size to use now; changes at most once a window. max_seqs: the worker's own limit. */
+uint32_t batch_size_update(struct batch_size *batch, const struct batch_policy *policy, double load,
+                           uint32_t max_seqs, int64_t now_ms);
+
+#endif

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * scheduler - the pure core: every decision and every promise of the protocol.
+ *
+ * scheduler_step(state, event, now) takes one thing that happened and appends
+ * what is to be done to a list of actions. It knows no clock, no I/O and no
+ * Kafka, so that the same code runs in pelton-scheduler, in the simulator and
+ * in deterministic tests. The shell (scheduler/shell.h) turns Kafka messages
+ * into events and sends the actions of one tick in one transaction.
+ *
+ * Life of a core: scheduler_new(); RESTORE_* events with what the state topic
+ * holds; RESTORED; then live events and a TICK every 20-250 ms, each answered
+ * by COMMITTED once its transaction is known to have committed. There is no
+ * roll-back: after an aborted or unknown commit, or a lost leadership, the
+ * shell throws the core away and builds the next one from Kafka (R2, R4).
+ *
+ * What it promises, whatever the order of events:
+ *  - every request gets exactly one result and one usage row (R1-R3);
+ *  - a request is given to another worker only after its worker's lease has
+ *    run out, or it said Goodbye, Failed or Yield, and its events were read to
+ *    the end (R6); what a worker reports counts by (attempt, incarnation) (R5);
+ *  - the next attempt is forced to say the accepted prefix again (R8);
+ *  - the offsets of a TICK are the lowest not admitted (R7), so nothing is lost
+ *    when the leader dies.
+ *
+ * Threads: one. Memory: a waiting request costs under 200 bytes beside its
+ * payload (body and custom_id); a finished one at most 32 bytes.
+ */
+#ifndef SCHEDULER_SCHEDULER_H
+#define SCHEDULER_SCHEDULER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/topics.h"
+#include "scheduler/batch_size.h"
+#include "schemas/records.h"
+
+struct scheduler_config {
+    uint32_t slots; /* partitions of assignments and worker-events */
+    uint32_t request_partitions[CLASS_COUNT];
+    int64_t lease_ms;         /* 3000 */
+    int64_t dedupe_window_ms; /* 7 days */
+    size_t waiting_size_max;  /* bytes of payload kept; beyond it partitions pause */
+    uint32_t crashes_max;     /* a request that killed this many workers is a dead letter */
+    int64_t model_wait_ms;    /* wait for a worker that serves the model while others live */
+    others live * /
+        uint32_t assign_ahead_percent; /* of the batch size: queued at the worker to hide a tick */
+    bool trim_requests;                /* DeleteRecords below what is still needed */
+    struct batch_policy batch;
+};
+
+/* Where a Kafka message stands. */
+struct position {
+    enum topic topic;
+    int32_t partition;
+    int64_t offset;
+};
+
+enum event_type {
+    /* From the state topic, in its order; records are read, not kept. */
+    EVENT_RESTORE_STATE,   /* record: InFlight, DoneMark, Tick, WorkerMark */
+    EVENT_RESTORE_DELETED, /* a tombstone; id */
+    EVENT_RESTORE_OUTPUT,  /* record: Result or Usage found behind the last tick's ends */
+    EVENT_RESTORED,        /* all of it is read; epoch becomes the last one + 1 */
+    /* Live. */
+    EVENT_REQUEST,     /* record: Request; position; timestamp_ms */
+    EVENT_BAD_REQUEST, /* position; raw bytes and reason: a dead letter */
+    EVENT_CONTROL,     /* record: Batch or CancelBatch; position */
+    EVENT_WORKER,      /* record of worker-events; position (partition = slot) */
+    EVENT_EVENTS_END,  /* answer to ACTION_READ_EVENTS: slot's events are read to that end */
+    EVENT_OUTPUT_END,  /* position: results or usage of this partition end here (committed) */
+    EVENT_TICK,        /* decide; the actions since the last tick are one transaction */
+    EVENT_COMMITTED,   /* that transaction is known to have committed */
+};
+
+struct event {
+    enum event_type type;
+    struct position position;
+    int64_t timestamp_ms;        /* Kafka's, of the message */
+    const struct record *record; /* valid during the step only */
+    struct request_id id;
+    struct str raw; /* BAD_REQUEST: the message's bytes */
+    struct str key; /* BAD_REQUEST: its key */
+    struct str reason;
+    uint32_t slot;
+};
+
+enum action_type {
+    ACTION_SEND,        /* record to topic, in the tick's transaction */
+    ACTION_TOMBSTONE,   /* key of topic state: no value */
+    ACTION_DEAD_LETTER, /* raw bytes with key, reason and origin position */
+    ACTION_PAUSE,       /* stop fetching position's partition */
+    ACTION_RESUME,
+    ACTION_READ_EVENTS, /* note the end of worker-events[slot]; answer when it is read */
+    ACTION_TRIM,        /* DeleteRecords below position.offset, after the commit */
+};
+
+struct action {
+    enum action_type type;
+    enum topic topic;
+    int32_t partition;           /* -1: by key */
+    struct request_id id;        /* Kafka key of requests' records (its text); TOMBSTONE's */
+    const struct record *record; /* SEND; state and control records take state_key() as key */
+    struct str raw;
+    struct str key;
+    struct str reason;
+    struct position position; /* DEAD_LETTER's origin, PAUSE, RESUME, TRIM */
+    uint32_t slot;
+};
+
+/* Grows; cleared by the shell after each commit. Records and bytes that actions point to live in
+ * the core until the next COMMITTED. */
+struct actions {
+    struct action *items;
+    size_t count;
+    size_t capacity;
+};
+void actions_free(struct actions *actions);
+
+struct scheduler;
+
+/* config is copied. NULL only when memory is out. */
+struct scheduler *scheduler_new(const struct scheduler_config *config);
+void scheduler_free(struct scheduler *scheduler);
+
+/* now_ms: wall clock, never before an earlier call's. */
+void scheduler_step(struct scheduler *scheduler, const struct event *event, int64_t now_ms,
+                    struct actions *actions);
+
+/* Where the shell has to begin reading after RESTORED: for requests the lower of the lowest
+ * offset in flight and the next not admitted, for worker-events the lowest that a Progress of a
+ * live attempt may stand at, for control 0. -1: from the beginning. */
+int64_t scheduler_start_offset(const struct scheduler *scheduler, enum topic topic,
+                               int32_t partition);
+
+/* Gauges and counters for /metrics, `pelton-scheduler --status` and tests. */
+struct scheduler_class_gauges {
+    uint64_t waiting_requests;
+    uint64_t
+        waiting_tokens; /* estimated: prompt bytes / 4 + max_tokens, until a worker says better */
+    int64_t oldest_wait_ms;
+};
+struct scheduler_worker_gauges {
+    uint32_t slot;
+    bool alive;
+    uint32_t in_flight;
+    uint32_t batch_size;
+    double load;
+    int64_t step_us;
+};
+struct scheduler_gauges {
+    struct scheduler_class_gauges classes[CLASS_COUNT];
+    uint64_t in_flight;
+    uint64_t done_marks;
+    uint64_t results_total[4]; /* by result_status */
+    uint64_t duplicates_total;
+    uint64_t dead_letters_total;
+    uint64_t reassigned_total;
+    int64_t epoch;
+    size_t waiting_size; /* bytes */
+    uint32_t workers_alive;
+};
+void scheduler_gauges(const struct scheduler *scheduler, struct scheduler_gauges *gauges);
+bool scheduler_worker_gauges(const struct scheduler *scheduler, uint32_t slot,
+                             struct scheduler_worker_gauges *gauges);
+
+#endif
