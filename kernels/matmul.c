@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/matmul.h"
+
+size_t matmul_scratch_size(uint32_t n_rows, uint32_t n_in, uint32_t n_batches,
+                           enum numerics numerics)
+{
+    /* Rows are padded to whole vectors of 32 elements of 2 bytes. */
+    const size_t row_size = ((size_t)n_in + 31) / 32 * 64;
+
+    return numerics == NUMERICS_BF16 ? n_batches * (size_t)n_rows * row_size : 0;
+}
