@@ -26,6 +26,7 @@
 #include <stdint.h>
 
 #include "common/err.h"
+#include "worker/sampler.h" /* struct sampling */
 
 enum engine_numerics { ENGINE_F32, ENGINE_BF16 };
 
@@ -57,13 +58,6 @@ struct engine_info {
     uint32_t experts; /* per layer */
     const int32_t *eos_ids;
     size_t eos_count;
-};
-
-struct sampling {
-    float temperature; /* 0: greedy */
-    float top_p;       /* 1: off */
-    uint32_t top_k;    /* 0: off */
-    uint64_t seed;
 };
 
 struct engine_request {
