@@ -1,0 +1,6 @@
+BEGIN;
+
+DELETE FROM pelton.price WHERE note = 'example';
+DELETE FROM pelton.hardware_price WHERE note = 'example';
+
+COMMIT;

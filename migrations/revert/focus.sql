@@ -1,0 +1,1 @@
+DROP VIEW pelton.focus_1_2;

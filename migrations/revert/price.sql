@@ -1,0 +1,6 @@
+BEGIN;
+
+DROP TABLE pelton.hardware_price;
+DROP TABLE pelton.price;
+
+COMMIT;

@@ -1,0 +1,1 @@
+DROP TABLE pelton.worker_time;

@@ -1,0 +1,1 @@
+SELECT incarnation, from_at, to_at, slot, hardware FROM pelton.worker_time WHERE false;
