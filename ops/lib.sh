@@ -15,8 +15,8 @@ cache=$root/var/cache
 say() { printf '%s\n' "$*"; }
 warn() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
 
-# die STATUS MESSAGE: the statuses are those of sysexits.h: 64 usage, 69 service missing, 70 our bug,
-# 77 not allowed, 78 wrong configuration.
+# die STATUS MESSAGE: the statuses are those of sysexits.h: 64 usage, 69 service missing, 70 our
+# bug, 77 not allowed, 78 wrong configuration.
 die() {
     warn "${@:2}"
     exit "$1"
@@ -27,8 +27,8 @@ usage() {
     sed -n '/^# SPDX/d; /^#!/d; /^#/!q; s/^# \{0,1\}//p' "$0"
 }
 
-# conf_get FILE KEY, conf_set FILE KEY VALUE: one key=value a line. The rename makes a script that is
-# killed half way leave the old file or the new one.
+# conf_get FILE KEY, conf_set FILE KEY VALUE: one key=value a line. The rename makes a script that
+# is killed half way leave the old file or the new one.
 conf_get() {
     [ ! -f "$1" ] || sed -n "s/^$2=//p" "$1" | tail -1
 }
@@ -40,8 +40,8 @@ conf_set() {
     mv "$tmp" "$1"
 }
 
-# pid_alive FILE MARK: the process named in FILE runs and its command line holds MARK. A pid alone says
-# little after a crash or a reboot: the number may be someone else's by now.
+# pid_alive FILE MARK: the process named in FILE runs and its command line holds MARK. A pid alone
+# says little after a crash or a reboot: the number may be someone else's by now.
 pid_alive() {
     local pid
     pid=$(cat "$1" 2>/dev/null) || return 1

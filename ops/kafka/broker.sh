@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Kafka in KRaft mode, each node broker and controller at once, all on 127.0.0.1. Sourced by
-# ops/services, which holds the lock; needs $root, $var, $cache and $state. What a node is told is in
-# broker.properties beside this file; its data is in $var/kafka/N.
+# ops/services, which holds the lock; needs $root, $var, $cache and $state. What a node is told is
+# in broker.properties beside this file; its data is in $var/kafka/N.
 # shellcheck shell=bash disable=SC2154,SC2016
 
 kafka_version=4.4.0
@@ -21,8 +21,8 @@ kafka_bootstrap() {
     say "$list"
 }
 
-# The folder gets its name only when complete, so that an interrupted download starts anew. -C: a jar
-# whose checksum differs from the registry's is an error, not a warning.
+# The folder gets its name only when complete, so that an interrupted download starts anew. -C: a
+# jar whose checksum differs from the registry's is an error, not a warning.
 kafka_fetch() {
     local part=$kafka_libs.part
     [ -d "$kafka_libs" ] && return 0
@@ -37,9 +37,9 @@ kafka_fetch() {
     mv "$part" "$kafka_libs"
 }
 
-# A broker starts twice as fast (1.5 s instead of 3) from an archive of the classes that it loads. The
-# first broker writes one when it is stopped (4 s, once). The JVM's own version is part of the name:
-# it would ignore an archive of another one.
+# A broker starts twice as fast (1.5 s instead of 3) from an archive of the classes that it loads.
+# The first broker writes one when it is stopped (4 s, once). The JVM's own version is part of the
+# name: it would ignore an archive of another one.
 kafka_archive() {
     local jvm
     jvm=$(readlink -f "$(command -v java)")
@@ -52,7 +52,8 @@ kafka_ports() {
     for key in "kafka.$1.port" "kafka.$1.controller"; do
         port=$(conf_get "$state" "$key")
         if [ -z "$port" ] || port_taken "$port"; then
-            [ -z "$port" ] || warn "port $port of $key was taken by another program; taking a new one"
+            [ -z "$port" ] ||
+                warn "port $port ($key) is taken by another program; choosing a new one"
             conf_set "$state" "$key" "$(port_free)"
         fi
     done
@@ -114,17 +115,19 @@ kafka_start_node() {
     say $! >"$dir/pid"
 }
 
-# kafka_launch NODES: starts what does not run, without waiting. NODES may be empty: as before, or 1.
+# kafka_launch NODES: starts what does not run, without waiting. NODES may be empty: as before, or
+# 1.
 kafka_launch() {
     local n had
     had=$(kafka_nodes)
     [ -z "$had" ] || [ -z "$1" ] || [ "$had" = "$1" ] ||
         die 78 "this data belongs to $had node(s), not $1: ops/services wipe first"
     [ -n "$had" ] || conf_set "$state" kafka.nodes "${1:-1}"
-    # 16 random bytes in URL-safe base64, without padding: Kafka's own form of a cluster id. A leading
-    # dash would be read as an option.
+    # 16 random bytes in URL-safe base64, without padding: Kafka's own form of a cluster id. A
+    # leading dash would be read as an option.
     [ -n "$(conf_get "$state" kafka.id)" ] ||
-        conf_set "$state" kafka.id "P$(head -c 16 /dev/urandom | base64 | tr '+/' 'Ab' | cut -c2-22)"
+        conf_set "$state" kafka.id \
+            "P$(head -c 16 /dev/urandom | base64 | tr '+/' 'Ab' | cut -c2-22)"
     for n in $(kafka_each); do
         kafka_alive "$n" || kafka_ports "$n"
     done
@@ -136,9 +139,9 @@ kafka_launch() {
     done
 }
 
-# kafka_ask NODE: asks for Metadata (version 4, no topics) and prints how many brokers the node knows,
-# or fails if it does not answer or belongs to another cluster. The answer is: length, correlation id,
-# throttle time, number of brokers (4 bytes each), ..., the cluster id as text.
+# kafka_ask NODE: asks for Metadata (version 4, no topics) and prints how many brokers the node
+# knows, or fails if it does not answer or belongs to another cluster. The answer is: length,
+# correlation id, throttle time, number of brokers (4 bytes each), ..., the cluster id as text.
 kafka_ask() {
     local port answer length
     port=$(kafka_port "$1")
@@ -161,7 +164,8 @@ kafka_wait() {
     nodes=$(kafka_nodes)
     for n in $(kafka_each); do
         until [ "$(kafka_ask "$n" || true)" = "$nodes" ]; do
-            [ $SECONDS -lt $deadline ] || die 69 "Kafka node $n is not ready after 90 s: $var/log/kafka-$n.log"
+            [ $SECONDS -lt $deadline ] ||
+                die 69 "Kafka node $n is not ready after 90 s: $var/log/kafka-$n.log"
             if ! kafka_alive "$n"; then
                 [ $((tries += 1)) -le 5 ] || {
                     tail -3 "$var/log/kafka-$n.out" "$var/log/kafka-$n.log" >&2
@@ -207,6 +211,7 @@ kafka_stop() {
     done
     for n in $(kafka_each); do
         pid_stop "$(kafka_dir "$n")/pid" "$(kafka_dir "$n")/server.properties" 30
-        [ ! -f "$(kafka_dir "$n")/classes.jsa" ] || mv "$(kafka_dir "$n")/classes.jsa" "$(kafka_archive)"
+        [ ! -f "$(kafka_dir "$n")/classes.jsa" ] ||
+            mv "$(kafka_dir "$n")/classes.jsa" "$(kafka_archive)"
     done
 }

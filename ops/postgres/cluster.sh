@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 # A private PostgreSQL cluster with one superuser, `pelton`, and a random password in $var/pgpass.
-# Sourced by ops/services, which holds the lock; needs $root, $var and $state. TCP on 127.0.0.1 only,
-# always with the password: other people on this machine have no way in, and there is no socket whose
-# path could become too long (107 bytes).
+# Sourced by ops/services, which holds the lock; needs $root, $var and $state. TCP on 127.0.0.1
+# only, always with the password: other people on this machine have no way in, and there is no
+# socket whose path could become too long (107 bytes).
 # shellcheck shell=bash disable=SC2154
 
 # The newest PostgreSQL that Debian put beside the path, or the one on the path.
 postgres_bin() {
     local dir
-    dir=$(find /usr/lib/postgresql -mindepth 2 -maxdepth 2 -name bin 2>/dev/null | sort -V | tail -1)
-    [ -n "$dir" ] || dir=$(dirname "$(command -v initdb)") || die 69 "no PostgreSQL server: run ops/setup"
+    dir=$(find /usr/lib/postgresql -mindepth 2 -maxdepth 2 -name bin 2>/dev/null |
+        sort -V | tail -1)
+    [ -n "$dir" ] || dir=$(dirname "$(command -v initdb)") ||
+        die 69 "no PostgreSQL server: run ops/setup"
     say "$dir"
 }
 
@@ -22,8 +24,8 @@ postgres_as() {
     fi
 }
 
-# The data's folder: $var/postgres, or, where the user postgres cannot get there (a checkout in /root,
-# say), one under /var/lib. Chosen once.
+# The data's folder: $var/postgres, or, where the user postgres cannot get there (a checkout in
+# /root, say), one under /var/lib. Chosen once.
 postgres_dir() {
     conf_get "$state" postgres.dir
 }
@@ -40,8 +42,8 @@ postgres_ctl() {
     (cd / && postgres_as "$(postgres_bin)/pg_ctl" -D "$(postgres_dir)/data" "$@" 9>&-)
 }
 
-# Not `pg_ctl status`: that takes a killed server for a live one until its parent has reaped it, which
-# in a container can be never.
+# Not `pg_ctl status`: that takes a killed server for a live one until its parent has reaped it,
+# which in a container can be never.
 postgres_alive() {
     local dir pid
     dir=$(postgres_dir)
@@ -65,8 +67,8 @@ postgres_clean() {
 
 # postgres_sql DATABASE SQL, as the superuser of the cluster.
 postgres_sql() {
-    PGPASSFILE=$var/pgpass PGCONNECT_TIMEOUT=5 psql -h 127.0.0.1 -p "$(conf_get "$state" postgres.port)" \
-        -U pelton -d "$1" -AtqX -v ON_ERROR_STOP=1 -c "$2"
+    PGPASSFILE=$var/pgpass PGCONNECT_TIMEOUT=5 psql -h 127.0.0.1 \
+        -p "$(conf_get "$state" postgres.port)" -U pelton -d "$1" -AtqX -v ON_ERROR_STOP=1 -c "$2"
 }
 
 postgres_init() {
@@ -106,14 +108,16 @@ postgres_configure() {
         [ "$fast" = no ] || printf '%s = off\n' fsync synchronous_commit full_page_writes
     } | postgres_as tee "$dir/pelton.conf" >/dev/null
     grep -q pelton.conf "$dir/data/postgresql.conf" ||
-        say "include = '$dir/pelton.conf'" | postgres_as tee -a "$dir/data/postgresql.conf" >/dev/null
+        say "include = '$dir/pelton.conf'" |
+        postgres_as tee -a "$dir/data/postgresql.conf" >/dev/null
 }
 
 postgres_port() {
     local port
     port=$(conf_get "$state" postgres.port)
     if [ -z "$port" ] || port_taken "$port"; then
-        [ -z "$port" ] || warn "port $port of PostgreSQL was taken by another program; taking a new one"
+        [ -z "$port" ] ||
+            warn "port $port (PostgreSQL) is taken by another program; choosing a new one"
         conf_set "$state" postgres.port "$(port_free)"
     fi
 }
@@ -146,7 +150,8 @@ postgres_status() {
     local dir
     dir=$(postgres_dir)
     [ -n "$dir" ] && postgres_alive || { say "postgres    down"; return 1; }
-    say "postgres    pid $(head -1 "$dir/data/postmaster.pid")  127.0.0.1:$(conf_get "$state" postgres.port)" \
+    say "postgres    pid $(head -1 "$dir/data/postmaster.pid")" \
+        " 127.0.0.1:$(conf_get "$state" postgres.port)" \
         " $(du -sh "$dir/data" | cut -f1)  cluster $(conf_get "$state" postgres.id)"
 }
 
