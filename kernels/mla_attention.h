@@ -14,7 +14,8 @@
  *
  * NUMERICS_BF16 rounds q_latent and q_rope; the weights of the softmax stay
  * float. Keys are taken in blocks of 16 positions, counted from position 0,
- * one after another with a running maximum.
+ * one after another with a running maximum. A token whose scores are all
+ * -infinity gets zeros.
  */
 #ifndef KERNELS_MLA_ATTENTION_H
 #define KERNELS_MLA_ATTENTION_H

@@ -73,6 +73,8 @@ static void attend(const struct mla_attention_args *args, const struct query *qu
 
     for (size_t key = 0; key < query->n_keys; key++)
         score_max = fmax(score_max, score(args, query, key));
+    if (score_max == -INFINITY)
+        score_max = 0; /* all weights become 0 instead of NaN */
     for (size_t key = 0; key < query->n_keys; key++) {
         const size_t entry = entry_of(&args->batch, args->page_stride,
                                       args->kv_rank + args->rope_dim, query->seq, key);
@@ -82,7 +84,7 @@ static void attend(const struct mla_attention_args *args, const struct query *qu
             out[d] += weight * element_get(args->cache, dtype, entry + d);
     }
     for (size_t d = 0; d < args->kv_rank; d++)
-        query->out[d] = (float)(out[d] / sum);
+        query->out[d] = sum == 0 ? 0 : (float)(out[d] / sum);
 }
 
 bool ref_mla_attention(struct stream *stream, const struct mla_attention_args *args,
