@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The half of kafka.h that moves messages.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/check.h"
+#include "common/clock.h"
+#include "common/kafka.h"
+#include "common/log.h"
+
+enum { WHAT_SIZE_MAX = 320 }; /* a topic name, partition, offset and two words */
+
+static void add_header(rd_kafka_headers_t *headers, const char *name, const char *value)
+{
+    CHECK(rd_kafka_header_add(headers, name, -1, value, -1) == RD_KAFKA_RESP_ERR_NO_ERROR);
+}
+
+/* CloudEvents in Kafka's binary mode, and W3C trace context. */
+static rd_kafka_headers_t *make_headers(const struct kafka_message *message)
+{
+    rd_kafka_headers_t *headers =
+        message->headers ? rd_kafka_headers_copy(message->headers) : rd_kafka_headers_new(5);
+    uint8_t random_id[UUID_SIZE];
+    const uint8_t *id = message->id;
+    char trace[TRACEPARENT_SIZE], event_id[2 * UUID_SIZE + 1];
+
+    if (!id) {
+        uuid_random(random_id);
+        id = random_id;
+    }
+    if (message->traceparent) {
+        add_header(headers, "traceparent", message->traceparent);
+    } else {
+        traceparent_format(id, trace);
+        add_header(headers, "traceparent", trace);
+    }
+    if (message->type) {
+        /* The event's own id: one request has many events, and each message is one. */
+        random_bytes(random_id, sizeof random_id);
+        hex_format(random_id, UUID_SIZE, event_id);
+        add_header(headers, "ce_specversion", "1.0");
+        add_header(headers, "ce_type", message->type);
+        add_header(headers, "ce_source", message->source ? message->source : "/pelton");
+        add_header(headers, "ce_id", event_id);
+    }
+    return headers;
+}
+
+bool kafka_produce(rd_kafka_t *client, const struct kafka_message *message, struct err *err)
+{
+    rd_kafka_headers_t *headers = make_headers(message);
+    /* librdkafka declares these pointers without const and copies, as F_COPY says. */
+    union {
+        const void *given;
+        void *taken;
+    } key = {message->key}, value = {message->value};
+    rd_kafka_vu_t parts[] = {
+        {.vtype = RD_KAFKA_VTYPE_TOPIC, .u.cstr = message->topic},
+        {.vtype = RD_KAFKA_VTYPE_PARTITION, .u.i32 = message->partition},
+        {.vtype = RD_KAFKA_VTYPE_KEY, .u.mem = {key.taken, message->key_size}},
+        {.vtype = RD_KAFKA_VTYPE_VALUE, .u.mem = {value.taken, message->value_size}},
+        {.vtype = RD_KAFKA_VTYPE_MSGFLAGS, .u.i = RD_KAFKA_MSG_F_COPY},
+        {.vtype = RD_KAFKA_VTYPE_OPAQUE, .u.ptr = message->opaque},
+        {.vtype = RD_KAFKA_VTYPE_HEADERS, .u.headers = headers},
+    };
+    rd_kafka_error_t *error = rd_kafka_produceva(client, parts, sizeof parts / sizeof *parts);
+
+    if (error) {
+        rd_kafka_headers_destroy(headers);
+        return kafka_error(error, message->topic, err);
+    }
+    if (message->headers)
+        rd_kafka_headers_destroy(message->headers);
+    return true;
+}
+
+bool kafka_produce_wait(rd_kafka_t *client, const struct kafka_message *message, int timeout_ms,
+                        struct err *err)
+{
+    int64_t until_us = clock_mono_us() + (int64_t)timeout_ms * 1000;
+
+    while (!kafka_produce(client, message, err)) {
+        if (err->kind != ERR_RETRY || clock_mono_us() >= until_us)
+            return false;
+        rd_kafka_poll(client, 50);
+    }
+    rd_kafka_poll(client, 0);
+    return true;
+}
+
+bool kafka_flush(rd_kafka_t *client, int timeout_ms, struct err *err)
+{
+    return kafka_code(rd_kafka_flush(client, timeout_ms), "waiting for delivery", err);
+}
+
+bool kafka_header(const rd_kafka_message_t *message, const char *name, char *text, size_t text_size)
+{
+    rd_kafka_headers_t *headers;
+    const void *value;
+    size_t size;
+
+    if (rd_kafka_message_headers(message, &headers) != RD_KAFKA_RESP_ERR_NO_ERROR ||
+        rd_kafka_header_get_last(headers, name, &value, &size) != RD_KAFKA_RESP_ERR_NO_ERROR ||
+        !value || size >= text_size)
+        return false;
+    memcpy(text, value, size);
+    text[size] = '\0';
+    return true;
+}
+
+static rd_kafka_topic_partition_list_t *list_of(const struct kafka_position *positions,
+                                                size_t count)
+{
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)count);
+
+    for (size_t i = 0; i < count; i++)
+        rd_kafka_topic_partition_list_add(list, positions[i].topic, positions[i].partition)
+            ->offset = positions[i].offset;
+    return list;
+}
+
+/* The first error that a call has left in the list. */
+static bool list_code(const rd_kafka_topic_partition_list_t *list, const char *what,
+                      struct err *err)
+{
+    for (int i = 0; i < list->cnt; i++)
+        if (list->elems[i].err)
+            return err_set(err, kafka_err_kind(list->elems[i].err), "%s %s[%" PRId32 "]: %s", what,
+                           list->elems[i].topic, list->elems[i].partition,
+                           rd_kafka_err2str(list->elems[i].err));
+    return true;
+}
+
+bool kafka_assign(rd_kafka_t *reader, const struct kafka_position *positions, size_t count,
+                  struct err *err)
+{
+    rd_kafka_topic_partition_list_t *list = count > 0 ? list_of(positions, count) : NULL;
+    rd_kafka_resp_err_t code = rd_kafka_assign(reader, list);
+
+    if (list)
+        rd_kafka_topic_partition_list_destroy(list);
+    return kafka_code(code, "assign", err);
+}
+
+bool kafka_seek(rd_kafka_t *reader, const struct kafka_position *position, int timeout_ms,
+                struct err *err)
+{
+    rd_kafka_topic_partition_list_t *list = list_of(position, 1);
+    bool ok = kafka_error(rd_kafka_seek_partitions(reader, list, timeout_ms), "seek", err) &&
+              list_code(list, "seek", err);
+
+    rd_kafka_topic_partition_list_destroy(list);
+    return ok;
+}
+
+bool kafka_pause(rd_kafka_t *reader, const struct kafka_position *positions, size_t count,
+                 struct err *err)
+{
+    rd_kafka_topic_partition_list_t *list = list_of(positions, count);
+    bool ok = kafka_code(rd_kafka_pause_partitions(reader, list), "pause", err) &&
+              list_code(list, "pause", err);
+
+    rd_kafka_topic_partition_list_destroy(list);
+    return ok;
+}
+
+bool kafka_resume(rd_kafka_t *reader, const struct kafka_position *positions, size_t count,
+                  struct err *err)
+{
+    rd_kafka_topic_partition_list_t *list = list_of(positions, count);
+    bool ok = kafka_code(rd_kafka_resume_partitions(reader, list), "resume", err) &&
+              list_code(list, "resume", err);
+
+    rd_kafka_topic_partition_list_destroy(list);
+    return ok;
+}
+
+/* An error event in place of a message. False where the caller has to know. */
+static bool pass_event(const rd_kafka_message_t *message, struct err *err)
+{
+    char what[WHAT_SIZE_MAX];
+
+    if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF ||
+        kafka_err_kind(message->err) == ERR_RETRY)
+        return true;
+    snprintf(what, sizeof what, "reading %s[%" PRId32 "] at offset %" PRId64,
+             message->rkt ? rd_kafka_topic_name(message->rkt) : "-", message->partition,
+             message->offset);
+    return kafka_code(message->err, what, err);
+}
+
+bool kafka_poll(rd_kafka_t *reader, int timeout_ms, rd_kafka_message_t **message, struct err *err)
+{
+    rd_kafka_message_t *got = rd_kafka_consumer_poll(reader, timeout_ms);
+    bool ok;
+
+    *message = NULL;
+    if (!got)
+        return true;
+    if (!got->err) {
+        *message = got;
+        return true;
+    }
+    ok = pass_event(got, err);
+    rd_kafka_message_destroy(got);
+    return ok;
+}
+
+bool kafka_offsets(rd_kafka_t *client, const char *topic, int32_t partition, int timeout_ms,
+                   int64_t *first, int64_t *end, struct err *err)
+{
+    int64_t low = 0, high = 0;
+    char what[WHAT_SIZE_MAX];
+
+    snprintf(what, sizeof what, "offsets of %s[%" PRId32 "]", topic, partition);
+    if (!kafka_code(
+            rd_kafka_query_watermark_offsets(client, topic, partition, &low, &high, timeout_ms),
+            what, err))
+        return false;
+    if (first)
+        *first = low;
+    if (end)
+        *end = high;
+    return true;
+}
+
+bool kafka_partition_count(rd_kafka_t *client, const char *topic, int timeout_ms, int32_t *count,
+                           struct err *err)
+{
+    rd_kafka_topic_t *handle = rd_kafka_topic_new(client, topic, NULL);
+    const struct rd_kafka_metadata *metadata = NULL;
+    rd_kafka_resp_err_t code;
+
+    if (!handle)
+        return kafka_code(rd_kafka_last_error(), topic, err);
+    code = rd_kafka_metadata(client, 0, handle, &metadata, timeout_ms);
+    if (code == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        CHECK(metadata->topic_cnt == 1);
+        code = metadata->topics[0].err;
+        *count = metadata->topics[0].partition_cnt;
+        rd_kafka_metadata_destroy(metadata);
+    }
+    rd_kafka_topic_destroy(handle);
+    if (code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART)
+        return err_set(err, ERR_REJECT,
+                       "topic %s does not exist: create it with `pelton topics create`", topic);
+    return kafka_code(code, topic, err);
+}
+
+/* One step of a read; *next moves, *ended once end is reached. */
+static bool read_step(rd_kafka_t *reader, const struct kafka_range *range, int64_t end,
+                      int64_t *next, struct err *err)
+{
+    rd_kafka_message_t *message = rd_kafka_consumer_poll(reader, 100);
+    bool ok = true;
+
+    if (!message)
+        return true;
+    if (!message->err && message->offset < end) {
+        ok = range->visit(range->context, message, err);
+        *next = message->offset + 1;
+    } else if (!message->err || message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
+        /* Behind the last message may stand transaction markers, which only the end-of-partition
+         * event steps over. */
+        *next = message->offset > end ? end : message->offset;
+    } else {
+        ok = pass_event(message, err);
+    }
+    rd_kafka_message_destroy(message);
+    return ok;
+}
+
+bool kafka_read_to_end(rd_kafka_t *reader, const struct kafka_range *range, int64_t *next,
+                       struct err *err)
+{
+    struct kafka_position from = range->from;
+    int64_t first, end, at, moved_us = clock_mono_us();
+    bool ok = true;
+    struct err ignored;
+
+    if (!kafka_offsets(reader, from.topic, from.partition, range->timeout_ms, &first, &end, err))
+        return false;
+    if (from.offset == RD_KAFKA_OFFSET_BEGINNING)
+        from.offset = first;
+    if (from.offset < first)
+        return err_set(err, ERR_FATAL,
+                       "reading %s[%" PRId32 "] from offset %" PRId64 ": the log starts at %" PRId64
+                       " (retention has passed over it)",
+                       from.topic, from.partition, from.offset, first);
+    at = from.offset;
+    if (at < end && !kafka_assign(reader, &from, 1, err))
+        return false;
+    while (ok && at < end) {
+        int64_t before = at;
+        ok = read_step(reader, range, end, &at, err);
+        if (at != before)
+            moved_us = clock_mono_us();
+        else if (ok && clock_mono_us() - moved_us > (int64_t)range->timeout_ms * 1000)
+            ok = err_set(err, ERR_RETRY,
+                         "reading %s[%" PRId32 "]: nothing for %d ms at offset %" PRId64
+                         " of %" PRId64,
+                         from.topic, from.partition, range->timeout_ms, at, end);
+    }
+    if (from.offset < end)
+        ok = kafka_assign(reader, NULL, 0, ok ? err : &ignored) && ok;
+    if (ok && next)
+        *next = at;
+    return ok;
+}
