@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- Who sees what. The ledger writes everything; a reporter reads the tenants it was given. Views
 -- are security_invoker, so these policies hold through every one of them.
 BEGIN;
@@ -9,7 +10,8 @@ CREATE TABLE pelton.tenant_access (
     PRIMARY KEY (role_name, tenant)
 );
 COMMENT ON TABLE pelton.tenant_access IS
-    'Tenants that the members of a role may read; tenant "*": all of them, the fleet and its prices too. Grant pelton_reporter to the role as well.';
+    'Tenants that the members of a role may read; tenant "*": all of them, the fleet and its '
+    'prices too. Grant pelton_reporter to the role as well.';
 
 ALTER TABLE pelton.tenant_access ENABLE ROW LEVEL SECURITY;
 -- pg_roles first: a row may name a role that is gone, and pg_has_role() fails for that.

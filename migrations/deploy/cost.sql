@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- Money is exact: prices are per million tokens and * 0.000001 is a multiplication of NUMERICs,
 -- where a division would round. Days are those of the session's time zone (SET TimeZone); every
 -- charge has one instant, so the days of a range add up to the range in any zone.
@@ -31,7 +32,8 @@ WITH line AS (
                      + (hardware <> '*')::int AS specific
               FROM pelton.price p
               WHERE p.tenant IN ('*', line.tenant) AND p.model IN ('*', line.model)
-                AND p.hardware IN ('*', line.hardware) AND p.validity @> line.admitted_at) AS fits
+                AND p.hardware IN ('*', line.hardware)
+                AND p.validity @> line.admitted_at) AS fits
     ) AS ids
 )
 SELECT priced.*,
@@ -50,7 +52,8 @@ LEFT JOIN pelton.price l ON l.price_id = list_id
 LEFT JOIN pelton.price c ON c.price_id = contracted_id
 LEFT JOIN pelton.price b ON b.price_id = billed_id;
 COMMENT ON VIEW pelton.charge IS
-    'One line for each usage row and each correction, with its price. Currency XXX and no cost: no price was valid, see the price book.';
+    'One line for each usage row and each correction, with its price. Currency XXX and no '
+    'cost: no price was valid, see the price book.';
 
 CREATE VIEW pelton.cost_by_tenant_model_day WITH (security_invoker = true) AS
 SELECT tenant, model, charged_at::date AS day, currency,
@@ -94,7 +97,8 @@ SELECT tenant, model, hardware, count(*) AS lines, min(admitted_at) AS first_adm
        max(admitted_at) AS last_admitted_at
 FROM pelton.charge WHERE billed_id IS NULL
 GROUP BY tenant, model, hardware;
-COMMENT ON VIEW pelton.unpriced_usage IS 'Usage that no price covers. Empty is the only good state.';
+COMMENT ON VIEW pelton.unpriced_usage IS
+    'Usage that no price covers. Empty is the only good state.';
 
 GRANT SELECT ON pelton.charge, pelton.cost_by_tenant_model_day, pelton.cost_by_batch,
     pelton.unpriced_usage TO pelton_reporter;

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- EXAMPLE PRICES. Invented, so that a fresh installation shows a report with numbers in it. Put
 -- your own beside them: close these with an upper bound of validity, then insert yours from there.
 BEGIN;

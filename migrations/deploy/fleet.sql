@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- What the fleet costs, busy or idle, against what its work is worth. For reporters of all tenants.
 -- Hours are those of the session's time zone, so that they add up to its days.
 BEGIN;

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- The 57 columns of FOCUS 1.2 (FinOps Open Cost and Usage Specification), one row for each UTC
 -- hour, tenant, model, service class, price and meter. Columns without a meaning here are NULL of
 -- their type, as the specification wants it. Billing periods are UTC months.

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 BEGIN;
 SET LOCAL ROLE pelton_owner;
 
@@ -12,16 +13,20 @@ CREATE TABLE pelton.price (
     input_uncached_per_million numeric(20,10) NOT NULL CHECK (input_uncached_per_million >= 0),
     input_cached_per_million   numeric(20,10) NOT NULL CHECK (input_cached_per_million >= 0),
     output_per_million         numeric(20,10) NOT NULL CHECK (output_per_million >= 0),
-    currency                   text           NOT NULL DEFAULT 'USD' CHECK (currency ~ '^[A-Z]{3}$'),
+    currency                   text           NOT NULL DEFAULT 'USD'
+        CHECK (currency ~ '^[A-Z]{3}$'),
     note                       text           NOT NULL DEFAULT '',
     CHECK (NOT isempty(validity) AND NOT lower_inf(validity)),
     CHECK (kind <> 'list' OR tenant = '*'),
-    EXCLUDE USING gist (kind WITH =, tenant WITH =, model WITH =, hardware WITH =, validity WITH &&)
+    EXCLUDE USING gist
+        (kind WITH =, tenant WITH =, model WITH =, hardware WITH =, validity WITH &&)
 );
 COMMENT ON TABLE pelton.price IS
-    'Price of tokens. "*" means any; the most specific row that is valid at admission counts: tenant before model before hardware.';
+    'Price of tokens. "*" means any; the most specific row that is valid at admission counts: '
+    'tenant before model before hardware.';
 COMMENT ON COLUMN pelton.price.kind IS
-    'list: published. contracted: agreed with the tenant, instead of list. batch-discounted: for class bulk, instead of both.';
+    'list: published. contracted: agreed with the tenant, instead of list. batch-discounted: '
+    'for class bulk, instead of both.';
 
 CREATE TABLE pelton.hardware_price (
     hardware_price_id bigint         GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -35,6 +40,7 @@ CREATE TABLE pelton.hardware_price (
     EXCLUDE USING gist (hardware WITH =, validity WITH &&)
 );
 COMMENT ON TABLE pelton.hardware_price IS
-    'What an hour of a worker costs us: devices × per_device_hour. A worker of class "hardware" holds "devices" of them.';
+    'What an hour of a worker costs us: devices × per_device_hour. A worker of class '
+    '"hardware" holds "devices" of them.';
 
 COMMIT;

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- Roles belong to the whole cluster, so another database may have made them already.
 BEGIN;
 

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 BEGIN;
 SET LOCAL ROLE pelton_owner;
 
@@ -32,11 +33,13 @@ CREATE TABLE pelton.usage (
 CREATE INDEX usage_by_tenant ON pelton.usage (tenant, admitted_at);
 CREATE INDEX usage_by_batch ON pelton.usage (batch_id);
 COMMENT ON TABLE pelton.usage IS
-    'One row for each finished request. Append only: what was wrong is corrected by a row in usage_correction.';
+    'One row for each finished request. Append only: what was wrong is corrected by a row in '
+    'usage_correction.';
 COMMENT ON COLUMN pelton.usage.prompt_tokens_uncached IS
     'Prompt tokens that were computed. The whole prompt is uncached + cached: no token is in both.';
 COMMENT ON COLUMN pelton.usage.prefill_us IS
-    'Device time of its prompt: its share of each step, so that the shares of a step add up to the step.';
+    'Device time of its prompt: its share of each step, so that the shares of a step add up to '
+    'the step.';
 
 -- Whatever no monthly partition takes lands here instead of blocking the ledger;
 -- partition_health and the metric pelton_ledger_default_partition_rows watch it.
@@ -55,7 +58,8 @@ CREATE TABLE pelton.usage_correction (
     FOREIGN KEY (request_id, admitted_at) REFERENCES pelton.usage (request_id, admitted_at)
 );
 COMMENT ON TABLE pelton.usage_correction IS
-    'Signed differences to a usage row. Priced as the row was, booked at corrected_at, so that a closed day never changes.';
+    'Signed differences to a usage row. Priced as the row was, booked at corrected_at, so that '
+    'a closed day never changes.';
 
 -- Make the partitions of the current month and of the months after it, and give every month that
 -- has rows in the default partition a partition of its own (they move there). Months are UTC: a
@@ -102,8 +106,8 @@ BEGIN
     LOCK TABLE pelton.usage IN ACCESS EXCLUSIVE MODE;
     IF NOT EXISTS (SELECT FROM pelton.usage_default
                    WHERE admitted_at >= from_at AND admitted_at < to_at) THEN
-        EXECUTE format('CREATE TABLE pelton.%I PARTITION OF pelton.usage FOR VALUES FROM (%L) TO (%L)',
-                       name, from_at, to_at);
+        EXECUTE format('CREATE TABLE pelton.%I PARTITION OF pelton.usage
+                        FOR VALUES FROM (%L) TO (%L)', name, from_at, to_at);
         RETURN;
     END IF;
     -- Corrections refer to rows that are about to move; the check waits until they have arrived.
@@ -136,7 +140,8 @@ SELECT (SELECT count(*) FROM pelton.usage_default) AS default_rows,
           AND c.relname > 'usage_' || to_char(now() AT TIME ZONE 'UTC', 'YYYY_MM')
           AND c.relname ~ '^usage_\d{4}_\d{2}$') AS months_ahead;
 COMMENT ON VIEW pelton.partition_health IS
-    'default_rows above 0: rows that fit no month. months_ahead 0: the coming month has no partition yet.';
+    'default_rows above 0: rows that fit no month. months_ahead 0: the coming month has no '
+    'partition yet.';
 GRANT SELECT ON pelton.partition_health TO pelton_ledger;
 
 COMMIT;

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 BEGIN;
 SET LOCAL ROLE pelton_owner;
 
@@ -15,7 +16,8 @@ CREATE TABLE pelton.worker_time (
 );
 CREATE INDEX worker_time_by_time ON pelton.worker_time (from_at);
 COMMENT ON TABLE pelton.worker_time IS
-    'Intervals in which a worker was up. One device set of class "hardware" each; what no request used of it is idle.';
+    'Intervals in which a worker was up. One device set of class "hardware" each; what no '
+    'request used of it is idle.';
 COMMENT ON COLUMN pelton.worker_time.incarnation IS 'Random id of one run of a worker.';
 
 GRANT SELECT, INSERT ON pelton.worker_time TO pelton_ledger;

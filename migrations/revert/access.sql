@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 BEGIN;
 
 REVOKE ALL ON pelton.usage, pelton.usage_correction, pelton.price, pelton.worker_time,

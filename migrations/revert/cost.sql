@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 BEGIN;
 
 DROP VIEW pelton.unpriced_usage;

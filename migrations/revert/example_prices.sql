@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 BEGIN;
 
 DELETE FROM pelton.price WHERE note = 'example';

@@ -1,1 +1,2 @@
+-- SPDX-License-Identifier: Apache-2.0
 DROP VIEW pelton.focus_1_2;

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 SELECT hour, slot, seconds, cost FROM pelton.worker_hour WHERE false;
 SELECT hour, hardware, nodes_mean FROM pelton.nodes_by_hour WHERE false;
 SELECT hour, hardware, utilisation, idle_cost FROM pelton.utilisation_by_hour WHERE false;

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 DO $$
 BEGIN
     ASSERT has_schema_privilege('pelton_owner', 'pelton', 'CREATE');

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- Prices and the views on cost: hand-worked numbers.
 BEGIN;
 SELECT plan(25);

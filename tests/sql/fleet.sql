@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- Fleet cost against revenue: a hand-worked day, then the published day of an inference fleet
 -- (tests/golden/deepseek-day.json).
 BEGIN;

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- The tables: keys, partitions, what may be written by whom.
 BEGIN;
 SELECT plan(24);
@@ -70,9 +71,11 @@ SELECT throws_ok($$ SELECT pelton.premake_partitions(-1) $$, '22023', NULL, 'bou
 
 -- Worker time.
 INSERT INTO pelton.worker_time (incarnation, from_at, to_at, slot, hardware)
-VALUES ('00000000-0000-0000-0000-000000000001', '2026-11-05 12:00+00', '2026-11-05 13:00+00', 0, 'h');
+VALUES ('00000000-0000-0000-0000-000000000001', '2026-11-05 12:00+00', '2026-11-05 13:00+00', 0,
+        'h');
 INSERT INTO pelton.worker_time (incarnation, from_at, to_at, slot, hardware)
-VALUES ('00000000-0000-0000-0000-000000000001', '2026-11-05 12:30+00', '2026-11-05 13:30+00', 0, 'h')
+VALUES ('00000000-0000-0000-0000-000000000001', '2026-11-05 12:30+00', '2026-11-05 13:30+00', 0,
+        'h')
 ON CONFLICT DO NOTHING;
 SELECT is((SELECT count(*) FROM pelton.worker_time), 1::bigint, 'time is not paid twice');
 
