@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A task is announced by a new epoch. Who wants to sleep first says so, then
- * looks at the epoch once more; who announces first sets the epoch, then looks
- * for sleepers. Both steps are sequentially consistent, so one of the two sees
- * the other and no wake-up is lost. The end of a task works the same way.
+ * A ticket holds the number of the task and its next part that nobody has
+ * taken. Whoever has time takes parts, the caller too, so that a worker that
+ * sleeps, or that the system keeps off its core, delays nothing but the part
+ * it has begun. The number of the task in the ticket lets an exchange that
+ * comes too late fail; a part once taken keeps the caller, and with it the
+ * task's arguments, until it is done.
+ *
+ * Who wants to sleep first says so, then looks once more for work; who brings
+ * work first writes the ticket, then looks for sleepers. Both steps are
+ * sequentially consistent, so one of the two sees the other and no wake-up is
+ * lost. The end of a task works the same way.
  */
 #include "kernels/cpu/pool.h"
 
@@ -20,42 +27,70 @@ enum {
      * little beside the 50 us that waking a sleeping thread takes. */
     SPINS = 1500,
     /* Below this a task takes less time than handing it over: about 10 us. */
-    WORK_INLINE = 300000,
-};
-
-struct worker {
-    struct pool *pool;
-    pthread_t thread;
-    uint32_t part;
+    WORK_INLINE = 500000,
+    /* More parts than threads, for those threads that have a core only at times. */
+    PARTS_PER_THREAD = 4,
 };
 
 struct pool {
-    pool_task *task; /* published by epoch */
+    pool_task *task; /* published by ticket */
     const void *args;
-    struct worker *workers; /* (n_threads - 1) */
+    pthread_t *threads; /* (n_threads - 1) */
     uint32_t n_threads;
     uint32_t n_started;
-    bool stop; /* published by epoch */
+    uint32_t n_parts;
     pthread_mutex_t mutex;
     pthread_cond_t work;
     pthread_cond_t done;
-    _Alignas(64) atomic_uint epoch;
-    _Alignas(64) atomic_uint n_pending;
-    _Alignas(64) atomic_uint n_sleeping; /* workers */
+    atomic_bool stop;
+    _Alignas(64) atomic_uint_fast64_t ticket; /* task number << 32 | next part */
+    _Alignas(64) atomic_uint n_done;          /* parts of this task */
+    _Alignas(64) atomic_uint n_sleeping;      /* workers */
     atomic_bool caller_sleeps;
 };
 
-static void wait_for_epoch(struct pool *pool, unsigned seen)
+static bool part_open(const struct pool *pool, uint64_t ticket)
+{
+    return (uint32_t)ticket < pool->n_parts;
+}
+
+/* Takes parts until none is left. */
+static void run_parts(struct pool *pool)
+{
+    /* acquire: task and args, and with a new task the results of the one before */
+    uint64_t ticket = atomic_load_explicit(&pool->ticket, memory_order_acquire);
+
+    while (part_open(pool, ticket)) {
+        if (!atomic_compare_exchange_weak_explicit(&pool->ticket, &ticket, ticket + 1,
+                                                   memory_order_acq_rel, memory_order_acquire))
+            continue;
+        pool->task(pool->args, (uint32_t)ticket, pool->n_parts);
+        /* seq_cst, see the head; it also releases this part's results */
+        if (atomic_fetch_add(&pool->n_done, 1) + 1 == pool->n_parts &&
+            atomic_load(&pool->caller_sleeps)) {
+            pthread_mutex_lock(&pool->mutex);
+            pthread_cond_signal(&pool->done);
+            pthread_mutex_unlock(&pool->mutex);
+        }
+        ticket = atomic_load_explicit(&pool->ticket, memory_order_acquire);
+    }
+}
+
+static bool work_waits(struct pool *pool)
+{
+    return part_open(pool, atomic_load(&pool->ticket)) || atomic_load(&pool->stop);
+}
+
+static void wait_for_work(struct pool *pool)
 {
     for (int i = 0; i < SPINS; i++) {
-        /* acquire: what the announcer wrote before the epoch */
-        if (atomic_load_explicit(&pool->epoch, memory_order_acquire) != seen)
+        if (work_waits(pool))
             return;
         _mm_pause();
     }
     pthread_mutex_lock(&pool->mutex);
     atomic_fetch_add(&pool->n_sleeping, 1); /* seq_cst, see the head */
-    while (atomic_load(&pool->epoch) == seen)
+    while (!work_waits(pool))
         pthread_cond_wait(&pool->work, &pool->mutex);
     atomic_fetch_sub(&pool->n_sleeping, 1);
     pthread_mutex_unlock(&pool->mutex);
@@ -63,45 +98,36 @@ static void wait_for_epoch(struct pool *pool, unsigned seen)
 
 static void *worker_main(void *context)
 {
-    const struct worker *worker = context;
-    struct pool *pool = worker->pool;
+    struct pool *pool = context;
 
-    for (unsigned seen = 0;; seen++) {
-        wait_for_epoch(pool, seen);
-        if (pool->stop)
+    for (;;) {
+        wait_for_work(pool);
+        if (atomic_load(&pool->stop))
             return NULL;
-        pool->task(pool->args, worker->part, pool->n_threads);
-        /* seq_cst, see the head; it also releases this part's results */
-        if (atomic_fetch_sub(&pool->n_pending, 1) == 1 && atomic_load(&pool->caller_sleeps)) {
-            pthread_mutex_lock(&pool->mutex);
-            pthread_cond_signal(&pool->done);
-            pthread_mutex_unlock(&pool->mutex);
-        }
+        run_parts(pool);
     }
 }
 
-static void announce(struct pool *pool)
+static void wake_workers(struct pool *pool)
 {
-    atomic_store(&pool->n_pending, pool->n_started);
-    atomic_fetch_add(&pool->epoch, 1); /* seq_cst, see the head */
-    if (atomic_load(&pool->n_sleeping) > 0) {
-        pthread_mutex_lock(&pool->mutex);
-        pthread_cond_broadcast(&pool->work);
-        pthread_mutex_unlock(&pool->mutex);
-    }
+    if (atomic_load(&pool->n_sleeping) == 0) /* seq_cst, see the head */
+        return;
+    pthread_mutex_lock(&pool->mutex);
+    pthread_cond_broadcast(&pool->work);
+    pthread_mutex_unlock(&pool->mutex);
 }
 
 static void wait_for_parts(struct pool *pool)
 {
     for (int i = 0; i < SPINS; i++) {
         /* acquire: the results of the other parts */
-        if (atomic_load_explicit(&pool->n_pending, memory_order_acquire) == 0)
+        if (atomic_load_explicit(&pool->n_done, memory_order_acquire) == pool->n_parts)
             return;
         _mm_pause();
     }
     pthread_mutex_lock(&pool->mutex);
     atomic_store(&pool->caller_sleeps, true); /* seq_cst, see the head */
-    while (atomic_load(&pool->n_pending) > 0)
+    while (atomic_load(&pool->n_done) < pool->n_parts)
         pthread_cond_wait(&pool->done, &pool->mutex);
     atomic_store(&pool->caller_sleeps, false);
     pthread_mutex_unlock(&pool->mutex);
@@ -113,10 +139,14 @@ void pool_run(struct pool *pool, pool_task *task, const void *args, uint64_t wor
         task(args, 0, 1);
         return;
     }
+    /* relaxed: no part of this task can be taken before the ticket is written below */
+    const uint64_t ticket = atomic_load_explicit(&pool->ticket, memory_order_relaxed);
+    atomic_store_explicit(&pool->n_done, 0, memory_order_relaxed);
     pool->task = task;
     pool->args = args;
-    announce(pool);
-    task(args, 0, pool->n_threads);
+    atomic_store(&pool->ticket, ((ticket >> 32) + 1) << 32); /* seq_cst, see the head */
+    wake_workers(pool);
+    run_parts(pool);
     wait_for_parts(pool);
 }
 
@@ -129,34 +159,27 @@ struct pool_range pool_split(uint32_t n, uint32_t step, uint32_t part, uint32_t 
     return (struct pool_range){(uint32_t)(begin < n ? begin : n), (uint32_t)(end < n ? end : n)};
 }
 
-static void stop_workers(struct pool *pool)
-{
-    pool->stop = true;
-    announce(pool);
-    for (uint32_t i = 0; i < pool->n_started; i++)
-        pthread_join(pool->workers[i].thread, NULL);
-}
-
 bool pool_open(uint32_t n_threads, struct pool **pool, struct err *err)
 {
-    struct pool *opened = aligned_alloc(64, sizeof *opened); /* its size is a multiple of 64 */
-    struct worker *workers = calloc(n_threads, sizeof *workers);
-
     CHECK(n_threads >= 1);
-    if (!opened || !workers) {
+
+    struct pool *opened = aligned_alloc(64, sizeof *opened); /* its size is a multiple of 64 */
+    pthread_t *threads = calloc(n_threads, sizeof *threads);
+    if (!opened || !threads) {
         free(opened);
-        free(workers);
+        free(threads);
         return err_set(err, ERR_FATAL, "cpu device: no memory for %u threads", n_threads);
     }
     memset(opened, 0, sizeof *opened);
-    opened->workers = workers;
+    opened->threads = threads;
     opened->n_threads = n_threads;
+    opened->n_parts = n_threads * PARTS_PER_THREAD;
+    atomic_init(&opened->ticket, opened->n_parts); /* all parts of task 0 are taken */
     pthread_mutex_init(&opened->mutex, NULL);
     pthread_cond_init(&opened->work, NULL);
     pthread_cond_init(&opened->done, NULL);
     for (uint32_t i = 0; i + 1 < n_threads; i++) {
-        workers[i] = (struct worker){.pool = opened, .part = i + 1};
-        int error = pthread_create(&workers[i].thread, NULL, worker_main, &workers[i]);
+        int error = pthread_create(&threads[i], NULL, worker_main, opened);
         if (error != 0) {
             pool_close(opened);
             return err_set(err, ERR_FATAL, "cpu device: thread %u of %u cannot be started: %s",
@@ -172,11 +195,14 @@ void pool_close(struct pool *pool)
 {
     if (!pool)
         return;
-    stop_workers(pool);
+    atomic_store(&pool->stop, true); /* seq_cst, as for a ticket */
+    wake_workers(pool);
+    for (uint32_t i = 0; i < pool->n_started; i++)
+        pthread_join(pool->threads[i], NULL);
     pthread_cond_destroy(&pool->done);
     pthread_cond_destroy(&pool->work);
     pthread_mutex_destroy(&pool->mutex);
-    free(pool->workers);
+    free(pool->threads);
     free(pool);
 }
 

@@ -2,12 +2,12 @@
  *
  * pool - the threads of the CPU device.
  *
- * pool_run gives every thread one part of a task and returns when all parts
- * are done. Parts are numbered, not queued: which part a thread gets is fixed,
- * and no kernel lets a sum cross the border of a part, so that the number of
- * threads never shows in a result. Threads spin for some microseconds after a
- * task, because the next kernel usually follows at once, and then sleep,
- * because machines are shared.
+ * pool_run cuts a task into parts and returns when all are done. Parts are a
+ * fixed number for each pool; which thread computes which is left to chance,
+ * and no kernel lets a sum cross the border of a part, so that neither that
+ * nor the number of threads ever shows in a result. Threads spin for some
+ * microseconds after a task, because the next kernel usually follows at once,
+ * and then sleep, because machines are shared.
  */
 #ifndef KERNELS_CPU_POOL_H
 #define KERNELS_CPU_POOL_H
@@ -28,7 +28,7 @@ bool pool_open(uint32_t n_threads, struct pool **pool, struct err *err);
 void pool_close(struct pool *pool); /* NULL is allowed */
 uint32_t pool_n_threads(const struct pool *pool);
 
-/* Runs the task in one part on the caller alone when work is small, else in one part per thread.
+/* Runs the task in one part on the caller alone when work is small, else in some parts per thread.
  * work is about the number of multiplications and bytes touched, whichever is larger. Only one
  * thread at a time may call it. */
 void pool_run(struct pool *pool, pool_task *task, const void *args, uint64_t work);

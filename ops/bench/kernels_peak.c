@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ops/bench/kernels_peak.h"
+
+#include <immintrin.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/check.h"
+
+enum {
+    READ_SIZE = 256 << 20, /* eight times the largest cache seen so far */
+    N_TRIES = 5,
+    N_ROUNDS = 2000000,
+    N_CHAINS = 12, /* independent sums: 2 units of latency 4, and some to spare */
+};
+
+double peak_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+struct read_task {
+    const float *memory;
+    float *sums; /* (n_parts), so that the reads are not optimised away */
+};
+
+__attribute__((target("avx2"))) static void read_part(const void *context, uint32_t part,
+                                                      uint32_t n_parts)
+{
+    const struct read_task *task = context;
+    const struct pool_range range = pool_split(READ_SIZE / sizeof(float), 32, part, n_parts);
+    __m256 sums[4] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(),
+                      _mm256_setzero_ps()};
+
+    for (uint32_t i = range.begin; i < range.end; i += 32)
+#pragma GCC unroll 4
+        for (uint32_t k = 0; k < 4; k++)
+            sums[k] = _mm256_add_ps(sums[k], _mm256_load_ps(task->memory + i + 8 * k));
+    sums[0] = _mm256_add_ps(_mm256_add_ps(sums[0], sums[1]), _mm256_add_ps(sums[2], sums[3]));
+    task->sums[part] = _mm256_cvtss_f32(sums[0]);
+}
+
+__attribute__((target("avx2,fma"))) static void fma_avx2_part(const void *context, uint32_t part,
+                                                              uint32_t n_parts)
+{
+    const struct read_task *task = context;
+    const __m256 factor = _mm256_set1_ps(task->memory[0]);
+    __m256 sums[N_CHAINS];
+
+    (void)n_parts;
+#pragma GCC unroll 12
+    for (int c = 0; c < N_CHAINS; c++)
+        sums[c] = _mm256_set1_ps((float)c);
+    for (int i = 0; i < N_ROUNDS; i++)
+#pragma GCC unroll 12
+        for (int c = 0; c < N_CHAINS; c++)
+            sums[c] = _mm256_fmadd_ps(factor, factor, sums[c]);
+    for (int c = 1; c < N_CHAINS; c++)
+        sums[0] = _mm256_add_ps(sums[0], sums[c]);
+    task->sums[part] = _mm256_cvtss_f32(sums[0]);
+}
+
+__attribute__((target("avx512f"))) static void fma_avx512_part(const void *context, uint32_t part,
+                                                               uint32_t n_parts)
+{
+    const struct read_task *task = context;
+    const __m512 factor = _mm512_set1_ps(task->memory[0]);
+    __m512 sums[N_CHAINS];
+
+    (void)n_parts;
+#pragma GCC unroll 12
+    for (int c = 0; c < N_CHAINS; c++)
+        sums[c] = _mm512_set1_ps((float)c);
+    for (int i = 0; i < N_ROUNDS; i++)
+#pragma GCC unroll 12
+        for (int c = 0; c < N_CHAINS; c++)
+            sums[c] = _mm512_fmadd_ps(factor, factor, sums[c]);
+    for (int c = 1; c < N_CHAINS; c++)
+        sums[0] = _mm512_add_ps(sums[0], sums[c]);
+    task->sums[part] = _mm512_cvtss_f32(sums[0]);
+}
+
+__attribute__((target("avx512f,avx512bf16"))) static void
+dpbf16_part(const void *context, uint32_t part, uint32_t n_parts)
+{
+    const struct read_task *task = context;
+    const __m512bh factor = (__m512bh)_mm512_set1_ps(task->memory[0]);
+    __m512 sums[N_CHAINS];
+
+    (void)n_parts;
+#pragma GCC unroll 12
+    for (int c = 0; c < N_CHAINS; c++)
+        sums[c] = _mm512_set1_ps((float)c);
+    for (int i = 0; i < N_ROUNDS; i++)
+#pragma GCC unroll 12
+        for (int c = 0; c < N_CHAINS; c++)
+            sums[c] = _mm512_dpbf16_ps(sums[c], factor, factor);
+    for (int c = 1; c < N_CHAINS; c++)
+        sums[0] = _mm512_add_ps(sums[0], sums[c]);
+    task->sums[part] = _mm512_cvtss_f32(sums[0]);
+}
+
+/* Shortest of some runs, in seconds: others use the machine too. */
+static double shortest(struct pool *pool, pool_task *task, const struct read_task *args)
+{
+    double best = 1e9;
+
+    for (int i = 0; i < N_TRIES; i++) {
+        const double start = peak_now();
+        pool_run(pool, task, args, UINT64_MAX);
+        const double seconds = peak_now() - start;
+        best = seconds < best ? seconds : best;
+    }
+    return best;
+}
+
+struct peak peak_measure(struct pool *pool)
+{
+    const double n_fma = (double)pool_n_threads(pool) * N_ROUNDS * N_CHAINS;
+    float *memory = aligned_alloc(64, READ_SIZE);
+    float *sums = calloc(pool_n_threads(pool), sizeof *sums);
+    struct peak peak;
+
+    CHECK(memory);
+    CHECK(sums);
+    memset(memory, 0, READ_SIZE);
+    const struct read_task task = {.memory = memory, .sums = sums};
+    peak.read_gbs = READ_SIZE / shortest(pool, read_part, &task) * 1e-9;
+    if (__builtin_cpu_supports("avx512f"))
+        peak.f32_gflops = 32 * n_fma / shortest(pool, fma_avx512_part, &task) * 1e-9;
+    else
+        peak.f32_gflops = 16 * n_fma / shortest(pool, fma_avx2_part, &task) * 1e-9;
+    peak.bf16_gflops = peak.f32_gflops;
+    if (__builtin_cpu_supports("avx512bf16"))
+        peak.bf16_gflops = 64 * n_fma / shortest(pool, dpbf16_part, &task) * 1e-9;
+    free(memory);
+    free(sums);
+    return peak;
+}
