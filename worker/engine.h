@@ -32,13 +32,16 @@ enum engine_numerics { ENGINE_F32, ENGINE_BF16 };
 
 struct engine_config {
     const char *model_dir; /* Hugging Face directory */
-    const char *backend;   /* "auto", "ref", "avx2", "avx512"; see kernels/backend.h */
+    const char *backend;   /* "auto"; kernels/backend.h has the names */
     enum engine_numerics numerics;
-    uint32_t threads;      /* 0: one per core */
-    uint32_t max_seqs;     /* sequences in one step, at most */
-    uint32_t max_waiting;  /* sequences held beside the running ones */
-    uint32_t max_context;  /* tokens of a sequence; 0: what the model allows */
-    uint32_t chunk_tokens; /* prefill tokens of one step, at most; 0: default 512 */
+    uint32_t threads;        /* 0: one per core */
+    uint32_t max_seqs;       /* sequences in one step, at most */
+    uint32_t max_waiting;    /* sequences held beside the running ones */
+    uint32_t max_context;    /* tokens of a sequence; 0: what the model allows */
+    uint32_t chunk_tokens;   /* prefill tokens of one step, at most; 0: default 512 */
+    uint32_t step_us_target; /* what load 1 means (worker/expert_load.h); 0: 50 ms */
+    bool overlap;   /* cut steps into two micro-batches that hide each other's communication; costs
+                     * a little on one rank, changes no answer (worker/pipeline.h) */
     size_t kv_size; /* bytes of KV cache; 0: enough for max_seqs sequences of max_context, at most
                        25 % of RAM */
 };
@@ -48,7 +51,7 @@ struct engine_info {
     const char *model_name;  /* base name of the directory, or config's _name_or_path */
     const char *revision;    /* hex: 16 characters of a SHA-256 over config.json and the weights'
                                 headers and sizes */
-    const char *numerics_id; /* e.g. "f32/cpu-avx512": equal ids say the same tokens */
+    const char *numerics_id; /* e.g. "cpu-avx512/f32": equal ids say the same tokens */
     const char *precision;   /* "f32", "bf16" */
     uint32_t vocab_size;
     uint32_t max_context;
@@ -71,7 +74,12 @@ struct engine_request {
     struct sampling sampling;
 };
 
-enum engine_finish { ENGINE_RUNNING, ENGINE_EOS, ENGINE_LENGTH };
+enum engine_finish {
+    ENGINE_RUNNING,
+    ENGINE_EOS,
+    ENGINE_LENGTH,
+    ENGINE_FAILED, /* no logit was a number: the model cannot go on from here; id is -1 */
+};
 
 /* One answer id. Forced prefix ids are not reported: the caller has them. */
 struct engine_token {
@@ -134,6 +142,9 @@ bool engine_has_work(const struct engine *engine);
  * engine_remove(). An error is FATAL (the device failed). */
 bool engine_step(struct engine *engine, struct engine_token *tokens, size_t *count,
                  struct err *err);
+
+/* The logits (vocab_size) from which token i of the last step was chosen; until the next call. */
+const float *engine_logits(const struct engine *engine, size_t i);
 
 void engine_stats(const struct engine *engine, struct engine_stats *stats);
 
