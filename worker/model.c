@@ -6,11 +6,15 @@
 #include <string.h>
 
 #include "common/check.h"
+#include "common/ids.h"
 #include "kernels/device.h"
 #include "kernels/rope.h"
 #include "kernels/transport.h"
 #include "worker/deepseek_v3.h"
+#include "worker/text_file.h"
 #include "worker/weights.h"
+
+enum { REVISION_DIGITS = 16 };
 
 /* The batch's arrays on the device. */
 struct inputs {
@@ -35,7 +39,7 @@ struct model {
     float *rope_table;
     uint32_t *first_row; /* (seqs_max) host staging of inputs.first_row */
     uint32_t context_max;
-    uint32_t pages; /* of the KV cache */
+    char revision[REVISION_DIGITS + 1];
 };
 
 static bool alloc_words(struct model *model, size_t count, uint32_t **words, struct err *err)
@@ -138,6 +142,29 @@ static bool open_device(struct model *model, const struct backend *backend, stru
     return transport_open_local(transport, &model->transport, err);
 }
 
+static void hash_piece(void *context, const void *bytes, size_t size)
+{
+    sha256_update(context, bytes, size);
+}
+
+static bool set_revision(struct model *model, struct err *err)
+{
+    uint8_t digest[SHA256_SIZE];
+    struct sha256 *sha;
+    char *text;
+
+    if (!text_file_read(model->options.dir, "config.json", &text, err))
+        return false;
+    sha = sha256_open();
+    if (text)
+        sha256_update(sha, text, strlen(text));
+    weights_identify(model->weights, hash_piece, sha);
+    sha256_close(sha, digest);
+    free(text);
+    hex_format(digest, REVISION_DIGITS / 2, model->revision);
+    return true;
+}
+
 bool model_open(struct model **model, const struct model_options *options, struct err *err)
 {
     struct model *made = calloc(1, sizeof *made);
@@ -153,7 +180,8 @@ bool model_open(struct model **model, const struct model_options *options, struc
     if (!backend_find(options->backend, &backend, err) ||
         !model_config_read(&made->config, options->dir, err) ||
         !weights_open(&made->weights, options->dir, err) ||
-        !deepseek_v3_weights_open(&made->layers, &made->config, made->weights, err))
+        !deepseek_v3_weights_open(&made->layers, &made->config, made->weights, err) ||
+        !set_revision(made, err))
         goto failed;
     context = options->context_max;
     if (context > made->config.positions_max) {
@@ -208,7 +236,6 @@ bool model_cache_open(struct model *model, uint32_t pages, struct err *err)
     if (!device_alloc(model->device, pages * model_page_size(model), &memory, err))
         return false;
     model->forward.cache = memory;
-    model->pages = pages;
     return true;
 }
 
@@ -311,6 +338,11 @@ uint32_t model_context_max(const struct model *model)
 const char *model_numerics_id(const struct model *model)
 {
     return model->forward.backend->numerics_id[model->options.numerics];
+}
+
+const char *model_revision(const struct model *model)
+{
+    return model->revision;
 }
 
 uint64_t model_weights_size(const struct model *model)

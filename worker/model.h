@@ -81,6 +81,10 @@ uint32_t model_context_max(const struct model *model);
 /* Equal ids compute equal bits: instruction set and mode, as "ref/f32". */
 const char *model_numerics_id(const struct model *model);
 
+/* 16 hexadecimal digits of a SHA-256 over config.json and the weights' headers: names the weights
+ * without reading them all. */
+const char *model_revision(const struct model *model);
+
 uint64_t model_weights_size(const struct model *model);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "worker/model_config.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/mla_attention.h"
 #include "worker/json_keys.h"
+#include "worker/text_file.h"
 
 enum {
     /* Far above every published model, and small enough that a product of any two of them and
@@ -15,7 +15,6 @@ enum {
     WIDTH_MAX = 1 << 20,
     VOCAB_MAX = 1 << 24,
     POSITIONS_MAX = 1 << 24,
-    CONFIG_SIZE_MAX = 16 << 20,
 };
 
 static bool read_sizes(struct model_config *config, struct json_keys *keys)
@@ -223,36 +222,6 @@ out:
     return ok;
 }
 
-/* A whole file as a string, the caller's to free. Absent is no error and gives NULL. */
-static bool read_text(const char *dir, const char *name, char **text, struct err *err)
-{
-    char path[4096];
-    FILE *file;
-    size_t size = 0;
-
-    *text = NULL;
-    if (snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path)
-        return err_set(err, ERR_FATAL, "%.100s: path is too long", dir);
-    file = fopen(path, "rb");
-    if (!file && errno == ENOENT)
-        return true;
-    if (!file)
-        return err_set(err, ERR_FATAL, "%s: %s", path, strerror(errno));
-    *text = malloc(CONFIG_SIZE_MAX + 1);
-    if (*text)
-        size = fread(*text, 1, CONFIG_SIZE_MAX + 1, file);
-    if (!*text || ferror(file) || size > CONFIG_SIZE_MAX) {
-        err_set(err, ERR_FATAL, "%s: cannot be read, or is above %d bytes", path, CONFIG_SIZE_MAX);
-        free(*text);
-        *text = NULL;
-        fclose(file);
-        return false;
-    }
-    fclose(file);
-    (*text)[size] = 0;
-    return true;
-}
-
 bool model_config_read(struct model_config *config, const char *dir, struct err *err)
 {
     char *text = NULL;
@@ -261,8 +230,8 @@ bool model_config_read(struct model_config *config, const char *dir, struct err 
     bool ok = false;
 
     snprintf(path, sizeof path, "%s/config.json", dir);
-    if (!read_text(dir, "config.json", &text, err) ||
-        !read_text(dir, "generation_config.json", &generation, err))
+    if (!text_file_read(dir, "config.json", &text, err) ||
+        !text_file_read(dir, "generation_config.json", &generation, err))
         goto out;
     if (!text) {
         err_set(err, ERR_FATAL, "%s: no such file", path);

@@ -45,8 +45,8 @@ bool weights_find_floats(struct weights *weights, const char *name, uint64_t cou
 bool weights_reorder_rows(struct weights *weights, const uint32_t *order, uint32_t rows,
                           uint64_t columns, struct weight *weight, struct err *err);
 
-/* Calls visit with every piece of what tells these weights from others without reading them:
- * each file's header and size. */
+/* Calls visit with every piece of what tells these weights from others without reading them: each
+ * file's header, which implies its size. */
 void weights_identify(const struct weights *weights,
                       void (*visit)(void *context, const void *bytes, size_t size), void *context);
 

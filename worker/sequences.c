@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "worker/sequences.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/check.h"
+
+bool sequences_open(struct sequences *sequences, uint32_t count, uint32_t context_max,
+                    uint32_t pages, struct err *err)
+{
+    const size_t pages_max = kv_pages_needed(context_max);
+
+    *sequences = (struct sequences){.pool_count = count, .context_max = context_max};
+    if (!kv_pages_open(&sequences->pages, pages, err))
+        return false;
+    sequences->pool = calloc(count, sizeof *sequences->pool);
+    sequences->running = calloc(count, sizeof(struct sequence *));
+    sequences->waiting = calloc(count, sizeof(struct sequence *));
+    sequences->tokens = calloc((size_t)count * context_max, sizeof *sequences->tokens);
+    sequences->page_lists = calloc(count * pages_max, sizeof *sequences->page_lists);
+    if (!sequences->pool || !sequences->running || !sequences->waiting || !sequences->tokens ||
+        !sequences->page_lists) {
+        sequences_close(sequences);
+        return err_set(err, ERR_FATAL, "no memory for %u sequences of %u tokens", count,
+                       context_max);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        sequences->pool[i].tokens = sequences->tokens + (size_t)i * context_max;
+        sequences->pool[i].pages = sequences->page_lists + i * pages_max;
+    }
+    return true;
+}
+
+void sequences_close(struct sequences *sequences)
+{
+    kv_pages_close(&sequences->pages);
+    free(sequences->pool);
+    free(sequences->running);
+    free(sequences->waiting);
+    free(sequences->tokens);
+    free(sequences->page_lists);
+    *sequences = (struct sequences){0};
+}
+
+struct sequence *sequences_find(const struct sequences *sequences, uint64_t tag)
+{
+    for (uint32_t i = 0; i < sequences->pool_count; i++) {
+        struct sequence *sequence = &sequences->pool[i];
+
+        if (sequence->state != SEQUENCE_FREE && sequence->tag == tag)
+            return sequence;
+    }
+    return NULL;
+}
+
+struct sequence *sequences_take(struct sequences *sequences)
+{
+    for (uint32_t i = 0; i < sequences->pool_count; i++)
+        if (sequences->pool[i].state == SEQUENCE_FREE)
+            return &sequences->pool[i];
+    return NULL;
+}
+
+static void list_remove(struct sequence **list, uint32_t *count, const struct sequence *sequence)
+{
+    uint32_t i = 0;
+
+    while (i < *count && list[i] != sequence)
+        i++;
+    CHECK(i < *count);
+    (*count)--;
+    memmove(list + i, list + i + 1, (*count - i) * sizeof *list);
+}
+
+static void list_insert(struct sequence **list, uint32_t *count, uint32_t at,
+                        struct sequence *sequence)
+{
+    memmove(list + at + 1, list + at, (*count - at) * sizeof *list);
+    list[at] = sequence;
+    (*count)++;
+}
+
+void sequences_move(struct sequences *s, struct sequence *sequence, enum sequence_state state)
+{
+    const bool preempted = sequence->state == SEQUENCE_RUNNING && state == SEQUENCE_WAITING;
+
+    if (sequence->state == SEQUENCE_WAITING)
+        list_remove(s->waiting, &s->waiting_count, sequence);
+    if (sequence->state == SEQUENCE_RUNNING) {
+        list_remove(s->running, &s->running_count, sequence);
+        kv_pages_give(&s->pages, sequence->pages, sequence->page_count);
+        sequence->page_count = 0;
+        sequence->fed = 0;
+        sequence->rows = 0;
+    }
+    sequence->state = state;
+    switch (state) {
+    case SEQUENCE_WAITING:
+        list_insert(s->waiting, &s->waiting_count, preempted ? 0 : s->waiting_count, sequence);
+        break;
+    case SEQUENCE_RUNNING:
+        list_insert(s->running, &s->running_count, s->running_count, sequence);
+        break;
+    case SEQUENCE_FINISHED:
+    case SEQUENCE_FREE:
+        break;
+    }
+}

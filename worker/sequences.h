@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sequences - those an engine holds, and where each of them stands.
+ *
+ *     free -> waiting -> running -> finished -> free
+ *                 ^---------'  preempted: its pages went to an older one
+ *
+ * Any state but free may end in free (removal). Waiting ones queue in the order
+ * of submission, preempted ones before them; running ones stand in the order in
+ * which they were admitted, so that the last is the youngest.
+ *
+ * All memory comes from sequences_open().
+ */
+#ifndef WORKER_SEQUENCES_H
+#define WORKER_SEQUENCES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "worker/kv_pages.h"
+#include "worker/sampler.h"
+
+enum sequence_state { SEQUENCE_FREE, SEQUENCE_WAITING, SEQUENCE_RUNNING, SEQUENCE_FINISHED };
+
+struct sequence {
+    uint64_t tag;
+    int32_t *tokens; /* (context_max) prompt, then answer; the first known of them are set */
+    uint32_t *pages; /* (pages of context_max) the first page_count are its own */
+    struct sampling sampling;
+    enum sequence_state state;
+    bool ignore_eos;
+    uint32_t prompt_count;
+    uint32_t known_max; /* prompt_count + max_tokens */
+    uint32_t known;
+    uint32_t sampled; /* answer tokens that were not given */
+    uint32_t fed;     /* tokens whose KV is in the cache */
+    uint32_t rows;    /* that it has in the current step */
+    bool decoding;    /* its row of the current step feeds a token it sampled before */
+    uint32_t page_count;
+    int64_t submit_us;     /* times of the monotonic clock */
+    int64_t first_step_us; /* 0: none yet */
+    int64_t last_step_us;
+    double prefill_us;
+    double decode_us;
+};
+
+struct sequences {
+    struct sequence *pool;     /* (pool_count) */
+    struct sequence **running; /* (running_count), oldest first */
+    struct sequence **waiting; /* (waiting_count), next first */
+    int32_t *tokens;
+    uint32_t *page_lists;
+    struct kv_pages pages;
+    uint32_t pool_count;
+    uint32_t running_count;
+    uint32_t waiting_count;
+    uint32_t context_max;
+};
+
+bool sequences_open(struct sequences *sequences, uint32_t count, uint32_t context_max,
+                    uint32_t pages, struct err *err);
+void sequences_close(struct sequences *sequences); /* zeroed is allowed */
+
+/* NULL: no such tag, or no free place. */
+struct sequence *sequences_find(const struct sequences *sequences, uint64_t tag);
+struct sequence *sequences_take(struct sequences *sequences);
+
+/* The only place where a sequence changes its state. Leaving running gives its pages back. */
+void sequences_move(struct sequences *sequences, struct sequence *sequence,
+                    enum sequence_state state);
+
+#endif

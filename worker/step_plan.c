@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "worker/step_plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/check.h"
+
+bool step_plan_open(struct step_plan *plan, struct step_limits limits, struct err *err)
+{
+    const size_t seqs = limits.seqs_max;
+    const size_t rows = seqs + limits.chunk_tokens;
+
+    *plan = (struct step_plan){
+        .limits = limits,
+        .seqs = calloc(seqs, sizeof(struct sequence *)),
+        .sampled = calloc(seqs, sizeof(struct sequence *)),
+        .tokens = calloc(rows, sizeof(uint32_t)),
+        .positions = calloc(rows, sizeof(uint32_t)),
+        .first_row = calloc(seqs, sizeof(uint32_t)),
+        .seq_rows = calloc(seqs, sizeof(uint32_t)),
+        .first_position = calloc(seqs, sizeof(uint32_t)),
+        .pages = calloc(seqs * kv_pages_needed(limits.context_max), sizeof(uint32_t)),
+        .logit_rows = calloc(seqs, sizeof(uint32_t)),
+    };
+    if (plan->seqs && plan->sampled && plan->tokens && plan->positions && plan->first_row &&
+        plan->seq_rows && plan->first_position && plan->pages && plan->logit_rows)
+        return true;
+    step_plan_close(plan);
+    return err_set(err, ERR_FATAL, "no memory for steps of %zu rows", rows);
+}
+
+void step_plan_close(struct step_plan *plan)
+{
+    free(plan->seqs);
+    free(plan->sampled);
+    free(plan->tokens);
+    free(plan->positions);
+    free(plan->first_row);
+    free(plan->seq_rows);
+    free(plan->first_position);
+    free(plan->pages);
+    free(plan->logit_rows);
+    *plan = (struct step_plan){0};
+}
+
+static uint32_t min_u32(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Pages for the sequence's rows of this step, taken from younger ones if need be; false when it
+ * had to give its own back. */
+static bool claim_pages(struct sequences *s, struct sequence *sequence, uint32_t *preempted)
+{
+    const uint32_t want = kv_pages_needed(sequence->fed + sequence->rows);
+
+    while (!kv_pages_take(&s->pages, sequence->pages, sequence->page_count, want)) {
+        struct sequence *youngest = s->running[s->running_count - 1];
+
+        sequences_move(s, youngest, SEQUENCE_WAITING);
+        (*preempted)++;
+        if (youngest == sequence)
+            return false;
+    }
+    if (want > sequence->page_count)
+        sequence->page_count = want;
+    return true;
+}
+
+/* Rows for one running sequence; false when it was preempted. */
+static bool claim_rows(struct sequences *s, struct sequence *sequence, uint32_t *budget,
+                       uint32_t *preempted)
+{
+    const uint32_t pending = sequence->known - sequence->fed;
+
+    CHECK(pending >= 1);
+    sequence->rows = pending == 1 ? 1 : min_u32(pending, *budget);
+    if (!claim_pages(s, sequence, preempted))
+        return false;
+    if (pending > 1)
+        *budget -= sequence->rows;
+    return true;
+}
+
+/* Pages that running sequences will still take for what they know already. */
+static uint32_t pages_promised(const struct sequences *s)
+{
+    uint32_t promised = 0;
+
+    for (uint32_t i = 0; i < s->running_count; i++) {
+        const struct sequence *sequence = s->running[i];
+        uint32_t needed = kv_pages_needed(sequence->known + 1);
+
+        promised += needed > sequence->page_count ? needed - sequence->page_count : 0;
+    }
+    return promised;
+}
+
+/* A sequence that stands alone always fits: its context is at most the cache. */
+static bool may_admit(const struct sequences *s, const struct sequence *next)
+{
+    return s->running_count == 0 ||
+           s->pages.free_count >= pages_promised(s) + kv_pages_needed(next->known + 1);
+}
+
+static void add_rows(struct step_plan *plan, struct sequence *sequence)
+{
+    const bool whole = sequence->fed + sequence->rows == sequence->known;
+
+    plan->first_row[plan->n_seqs] = plan->n_rows;
+    plan->seq_rows[plan->n_seqs] = sequence->rows;
+    plan->first_position[plan->n_seqs] = sequence->fed;
+    for (uint32_t i = 0; i < sequence->rows; i++) {
+        plan->tokens[plan->n_rows + i] = (uint32_t)sequence->tokens[sequence->fed + i];
+        plan->positions[plan->n_rows + i] = sequence->fed + i;
+    }
+    plan->n_rows += sequence->rows;
+    sequence->decoding = sequence->rows == 1 && sequence->sampled > 0;
+    plan->n_decode_rows += sequence->decoding;
+    plan->seqs[plan->n_seqs++] = sequence;
+    if (whole) {
+        plan->logit_rows[plan->n_logits] = plan->n_rows - 1;
+        plan->sampled[plan->n_logits++] = sequence;
+    }
+}
+
+static void build(struct step_plan *plan, const struct sequences *s)
+{
+    uint32_t stride = 1;
+
+    plan->n_rows = 0;
+    plan->n_seqs = 0;
+    plan->n_logits = 0;
+    plan->n_decode_rows = 0;
+    for (uint32_t i = 0; i < s->running_count; i++) {
+        if (s->running[i]->rows > 0)
+            add_rows(plan, s->running[i]);
+    }
+    for (uint32_t i = 0; i < plan->n_seqs; i++)
+        stride = plan->seqs[i]->page_count > stride ? plan->seqs[i]->page_count : stride;
+    for (uint32_t i = 0; i < plan->n_seqs; i++)
+        memcpy(plan->pages + i * (size_t)stride, plan->seqs[i]->pages,
+               plan->seqs[i]->page_count * sizeof *plan->pages);
+    plan->pages_stride = stride;
+}
+
+uint32_t step_plan_make(struct step_plan *plan, struct sequences *sequences, uint32_t batch_size)
+{
+    uint32_t budget = plan->limits.chunk_tokens;
+    uint32_t preempted = 0;
+
+    for (uint32_t i = 0; i < sequences->running_count; i++)
+        if (!claim_rows(sequences, sequences->running[i], &budget, &preempted))
+            break; /* it was the last */
+
+    while (preempted == 0 && budget > 0 && sequences->waiting_count > 0 &&
+           sequences->running_count < batch_size && may_admit(sequences, sequences->waiting[0])) {
+        struct sequence *next = sequences->waiting[0];
+
+        sequences_move(sequences, next, SEQUENCE_RUNNING);
+        claim_rows(sequences, next, &budget, &preempted);
+    }
+    build(plan, sequences);
+    return preempted;
+}
+
+struct model_batch step_plan_batch(const struct step_plan *plan, const struct pipeline *pipeline)
+{
+    return (struct model_batch){
+        .tokens = plan->tokens,
+        .positions = plan->positions,
+        .first_row = plan->first_row,
+        .seq_rows = plan->seq_rows,
+        .first_position = plan->first_position,
+        .pages = plan->pages,
+        .logit_rows = plan->logit_rows,
+        .pages_stride = plan->pages_stride,
+        .n_rows = plan->n_rows,
+        .n_seqs = plan->n_seqs,
+        .n_logits = plan->n_logits,
+        .pipeline = pipeline,
+    };
+}
