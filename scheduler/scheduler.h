@@ -10,9 +10,12 @@
  *
  * Life of a core: scheduler_new(); RESTORE_* events with what the state topic
  * holds; RESTORED; then live events and a TICK every 20-250 ms, each answered
- * by COMMITTED once its transaction is known to have committed. There is no
- * roll-back: after an aborted or unknown commit, or a lost leadership, the
- * shell throws the core away and builds the next one from Kafka (R2, R4).
+ * by COMMITTED once its transaction is known to have committed; no other event
+ * comes between the two. There is no roll-back: after an aborted or unknown
+ * commit, or a lost leadership, the shell throws the core away and builds the
+ * next one from Kafka (R2, R4). A tick without actions needs no transaction and
+ * no COMMITTED; so does one whose actions are none of SEND, TOMBSTONE and
+ * DEAD_LETTER, though COMMITTED does no harm there.
  *
  * What it promises, whatever the order of events:
  *  - every request gets exactly one result and one usage row (R1-R3);
@@ -23,8 +26,12 @@
  *  - the offsets of a TICK are the lowest not admitted (R7), so nothing is lost
  *    when the leader dies.
  *
+ * A dead letter may be repeated by a takeover; its origin position tells. All
+ * else is said once. now_ms only has to be steady: leases are counted by it, so
+ * a shell passes wall time at start plus monotonic time since.
+ *
  * Threads: one. Memory: a waiting request costs under 200 bytes beside its
- * payload (body and custom_id); a finished one at most 32 bytes.
+ * payload (body, custom_id and 56 bytes of fields); a finished one at most 32.
  */
 #ifndef SCHEDULER_SCHEDULER_H
 #define SCHEDULER_SCHEDULER_H
@@ -40,14 +47,15 @@
 struct scheduler_config {
     uint32_t slots; /* partitions of assignments and worker-events */
     uint32_t request_partitions[CLASS_COUNT];
-    int64_t lease_ms;         /* 3000 */
-    int64_t dedupe_window_ms; /* 7 days */
-    size_t waiting_size_max;  /* bytes of payload kept; beyond it partitions pause */
-    uint32_t crashes_max;     /* a request that killed this many workers is a dead letter */
-    int64_t model_wait_ms;    /* wait for a worker that serves the model while others live */
-    others live * /
-        uint32_t assign_ahead_percent; /* of the batch size: queued at the worker to hide a tick */
-    bool trim_requests;                /* DeleteRecords below what is still needed */
+    int64_t lease_ms;              /* 3000 */
+    int64_t dedupe_window_ms;      /* 7 days */
+    size_t waiting_size_max;       /* bytes of payload kept; beyond it partitions pause */
+    uint32_t crashes_max;          /* a request that killed this many workers is a dead letter */
+    int64_t model_wait_ms;         /* wait for a worker that serves the model while others live */
+    uint32_t assign_ahead_percent; /* of the batch size: queued at the worker to hide a tick */
+    uint32_t long_request_tokens;  /* estimated; such a request is long. 0: none is */
+    uint32_t long_share_percent;   /* of a batch that long requests may hold; at least one may */
+    bool trim_requests;            /* DeleteRecords below what is still needed */
     struct batch_policy batch;
 };
 
@@ -62,7 +70,8 @@ enum event_type {
     /* From the state topic, in its order; records are read, not kept. */
     EVENT_RESTORE_STATE,   /* record: InFlight, DoneMark, Tick, WorkerMark */
     EVENT_RESTORE_DELETED, /* a tombstone; id */
-    EVENT_RESTORE_OUTPUT,  /* record: Result or Usage found behind the last tick's ends */
+    EVENT_RESTORE_OUTPUT,  /* record: Result or Usage found behind the last tick's ends; after all
+                              of RESTORE_STATE */
     EVENT_RESTORED,        /* all of it is read; epoch becomes the last one + 1 */
     /* Live. */
     EVENT_REQUEST,     /* record: Request; position; timestamp_ms */
@@ -90,7 +99,8 @@ struct event {
 enum action_type {
     ACTION_SEND,        /* record to topic, in the tick's transaction */
     ACTION_TOMBSTONE,   /* key of topic state: no value */
-    ACTION_DEAD_LETTER, /* raw bytes with key, reason and origin position */
+    ACTION_DEAD_LETTER, /* raw bytes with key; or record, a Request to be encoded again, with id;
+                           reason and origin position */
     ACTION_PAUSE,       /* stop fetching position's partition */
     ACTION_RESUME,
     ACTION_READ_EVENTS, /* note the end of worker-events[slot]; answer when it is read */
@@ -102,7 +112,7 @@ struct action {
     enum topic topic;
     int32_t partition;           /* -1: by key */
     struct request_id id;        /* Kafka key of requests' records (its text); TOMBSTONE's */
-    const struct record *record; /* SEND; state and control records take state_key() as key */
+    const struct record *record; /* SEND, DEAD_LETTER; those of state take state_key() as key */
     struct str raw;
     struct str key;
     struct str reason;
@@ -125,21 +135,20 @@ struct scheduler;
 struct scheduler *scheduler_new(const struct scheduler_config *config);
 void scheduler_free(struct scheduler *scheduler);
 
-/* now_ms: wall clock, never before an earlier call's. */
+/* now_ms: since 1970, never before an earlier call's. */
 void scheduler_step(struct scheduler *scheduler, const struct event *event, int64_t now_ms,
                     struct actions *actions);
 
 /* Where the shell has to begin reading after RESTORED: for requests the lower of the lowest
  * offset in flight and the next not admitted, for worker-events the lowest that a Progress of a
- * live attempt may stand at, for control 0. -1: from the beginning. */
+ * live attempt may stand at. -1: from the beginning, always so for control. */
 int64_t scheduler_start_offset(const struct scheduler *scheduler, enum topic topic,
                                int32_t partition);
 
 /* Gauges and counters for /metrics, `pelton-scheduler --status` and tests. */
 struct scheduler_class_gauges {
     uint64_t waiting_requests;
-    uint64_t
-        waiting_tokens; /* estimated: prompt bytes / 4 + max_tokens, until a worker says better */
+    uint64_t waiting_tokens; /* estimated: prompt bytes / 4 + max_tokens */
     int64_t oldest_wait_ms;
 };
 struct scheduler_worker_gauges {

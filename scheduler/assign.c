@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Workers are filled evenly: each request goes to the one whose share of its batch is smallest.
+ * Requests that came back from a worker go first, then interactive ones, then bulk.
+ */
+#include "scheduler/core.h"
+
+enum {
+    ASSIGNMENTS_PER_TICK = 1024,
+    ASSIGNED_SIZE_MAX = 64 * 1024 * 1024, /* bytes of bodies a tick; a commit stays under 1 s */
+};
+
+/* Sequences that may be at the worker: its batch and what hides the time of a tick. */
+static uint32_t room_of(const struct scheduler *scheduler, const struct run *run)
+{
+    return run->batch_limit + run->batch_limit * scheduler->config.assign_ahead_percent / 100;
+}
+
+static uint32_t long_room_of(const struct scheduler *scheduler, const struct run *run)
+{
+    uint32_t room = run->batch_limit * scheduler->config.long_share_percent / 100;
+
+    return room > 0 ? room : 1;
+}
+
+/* A worker that has not been heard of for half a lease may be dead: what it would get now waits
+ * until the next heartbeat rather than for the whole lease. */
+static bool heard_lately(const struct scheduler *scheduler, const struct run *run)
+{
+    return scheduler->now_ms - run->seen_ms <= scheduler->config.lease_ms / 2;
+}
+
+static bool long_share_allows(const struct scheduler *scheduler, const struct run *run,
+                              const struct job *job)
+{
+    return job_length(scheduler, job) == LENGTH_SHORT ||
+           run->long_count < long_room_of(scheduler, run);
+}
+
+/* An empty worker takes anything: whether it really fits, only it knows. */
+static bool kv_allows(const struct run *run, const struct job *job)
+{
+    return run->jobs.count == 0 ||
+           run->kv_tokens + job_kv_tokens(job, run->hello.max_context) <= run->hello.kv_tokens;
+}
+
+/* The least filled run, or NULL. Compares count / room without dividing. */
+static struct run *emptier(const struct scheduler *scheduler, struct run *a, struct run *b)
+{
+    if (!a || !b)
+        return a ? a : b;
+    return (uint64_t)b->jobs.count * room_of(scheduler, a) <
+                   (uint64_t)a->jobs.count * room_of(scheduler, b)
+               ? b
+               : a;
+}
+
+/* A prefix goes on where the numbers are the same; if no such worker comes within model_wait, any
+ * worker goes on with the very same prefix, and only what follows may differ in rounding. */
+static bool same_numerics(const struct scheduler *scheduler, const struct run *run,
+                          const struct attempt *attempt)
+{
+    return attempt->prefix_count == 0 || attempt->numerics == 0 ||
+           attempt->numerics == run->numerics ||
+           scheduler->now_ms - attempt->returned_ms > scheduler->config.model_wait_ms;
+}
+
+static bool takes_returned(const struct scheduler *scheduler, const struct run *run,
+                           const struct job *job)
+{
+    return run_serves(run, job->model, scheduler->model_any) && heard_lately(scheduler, run) &&
+           same_numerics(scheduler, run, job->attempt);
+}
+
+static struct run *find_for_returned(const struct scheduler *scheduler, const struct job *job)
+{
+    struct run *best = NULL;
+
+    for (uint32_t i = 0; i < scheduler->config.slots; i++) {
+        struct run *run = slot_current(&scheduler->slots[i]);
+        if (run && !run->reserved_for && takes_returned(scheduler, run, job) &&
+            run->jobs.count < room_of(scheduler, run) && long_share_allows(scheduler, run, job) &&
+            kv_allows(run, job))
+            best = emptier(scheduler, best, run);
+    }
+    return best;
+}
+
+/* Keeps a worker free for a job that runs alone and gives it to it once it is empty. Half of the
+ * workers at most, but one, are kept so: a flood of deadly requests must not stop the rest. */
+static struct run *find_for_alone(struct scheduler *scheduler, const struct job *job)
+{
+    struct run *best = NULL;
+    uint32_t alive = 0, reserved = 0;
+
+    for (uint32_t i = 0; i < scheduler->config.slots; i++) {
+        struct run *run = slot_current(&scheduler->slots[i]);
+        if (!run || run->state != RUN_ALIVE)
+            continue;
+        if (run->reserved_for == job)
+            return run->jobs.count == 0 && takes_returned(scheduler, run, job) ? run : NULL;
+        alive++;
+        reserved += run->reserved_for != NULL;
+        if (!run->reserved_for && takes_returned(scheduler, run, job))
+            best = emptier(scheduler, best, run);
+    }
+    if (!best || (reserved > 0 && reserved >= alive / 2))
+        return NULL;
+    best->reserved_for = (struct job *)job;
+    return best->jobs.count == 0 ? best : NULL;
+}
+
+static void assign_returned(struct scheduler *scheduler, uint32_t *limit)
+{
+    struct job *job = scheduler->returned.head;
+
+    while (job && *limit > 0) {
+        struct job *next = job->links[LINK_STATE].next;
+        if (job->payload && !job->attempt->held) {
+            struct run *run = job_runs_alone(scheduler, job) ? find_for_alone(scheduler, job)
+                                                             : find_for_returned(scheduler, job);
+            if (run) {
+                job_assign(scheduler, job, run);
+                (*limit)--;
+            }
+        }
+        job = next;
+    }
+}
+
+/* The next job for this run: by class, then in turn between its own model and "any", short and
+ * long. NULL: nothing waits for it, or what is next does not fit its KV cache. That one is not
+ * passed by: smaller ones would keep the cache full for ever. */
+static struct job *next_for(struct scheduler *scheduler, struct run *run)
+{
+    struct model *models[2] = {run->model, scheduler->model_any};
+    int models_count = run->model == scheduler->model_any ? 1 : 2;
+
+    for (int kind = 0; kind < CLASS_COUNT; kind++) {
+        for (uint32_t i = 0; i < 4; i++) {
+            uint32_t turn = (run->turn + i) % 4;
+            struct job *job;
+            if ((int)(turn / 2) >= models_count)
+                continue;
+            job = group_peek(&models[turn / 2]->groups[kind][turn % 2]);
+            if (!job || !long_share_allows(scheduler, run, job))
+                continue;
+            run->turn = turn + 1;
+            return kv_allows(run, job) ? job : NULL;
+        }
+    }
+    return NULL;
+}
+
+static struct run *emptiest(const struct scheduler *scheduler)
+{
+    struct run *best = NULL;
+
+    for (uint32_t i = 0; i < scheduler->config.slots; i++) {
+        struct run *run = slot_current(&scheduler->slots[i]);
+        if (run && !run->passed && !run->reserved_for &&
+            run_serves(run, run->model, scheduler->model_any) && heard_lately(scheduler, run) &&
+            run->jobs.count < room_of(scheduler, run))
+            best = emptier(scheduler, best, run);
+    }
+    return best;
+}
+
+static void assign_queued(struct scheduler *scheduler, uint32_t limit)
+{
+    size_t size = 0;
+    struct run *run;
+
+    for (uint32_t i = 0; i < scheduler->config.slots; i++)
+        for (run = scheduler->slots[i].runs; run; run = run->next)
+            run->passed = false;
+    while (limit > 0 && size < ASSIGNED_SIZE_MAX && (run = emptiest(scheduler))) {
+        struct job *job = next_for(scheduler, run);
+        if (!job) {
+            run->passed = true;
+            continue;
+        }
+        size += job_payload_size(job);
+        limit--;
+        job_assign(scheduler, job, run);
+    }
+}
+
+void assign_all(struct scheduler *scheduler)
+{
+    uint32_t limit = ASSIGNMENTS_PER_TICK;
+
+    assign_returned(scheduler, &limit);
+    assign_queued(scheduler, limit);
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * body_scan - the answer length a request asks for, read from its JSON body in one pass.
+ *
+ * The scheduler only estimates with it, so this is no validator: it finds max_completion_tokens
+ * or max_tokens at the top level of the object and stops. The worker parses the body properly and
+ * rejects what is wrong. Any bytes are safe. Speed is that of one look at each byte.
+ */
+#ifndef SCHEDULER_BODY_SCAN_H
+#define SCHEDULER_BODY_SCAN_H
+
+#include <stdint.h>
+
+#include "schemas/records.h"
+
+/* The number, or missing where there is none; max_completion_tokens goes before max_tokens. */
+uint32_t body_max_tokens(struct str body, uint32_t missing);
+
+#endif

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core - the scheduler's state, shared by the modules that make up the core.
+ *
+ *   intake     requests, cancels and bad messages become jobs or dead letters
+ *   events     what workers report
+ *   tick       leases, deadlines, cancels, renewals, housekeeping: what time brings
+ *   assign     which worker gets which job
+ *   lifecycle  the one place where a job changes its state
+ *   outputs    records for the tick's transaction
+ *   restore    the state of an earlier leader
+ *   scheduler  the public face: dispatch and gauges
+ *
+ * Only these files include this header; scheduler.h is the interface.
+ */
+#ifndef SCHEDULER_CORE_H
+#define SCHEDULER_CORE_H
+
+#include "common/arena.h"
+#include "common/idmap.h"
+#include "scheduler/deadlines.h"
+#include "scheduler/jobs.h"
+#include "scheduler/queues.h"
+#include "scheduler/runs.h"
+#include "scheduler/scheduler.h"
+
+/* A partition of a request topic. */
+struct partition {
+    struct job_list queued;  /* QUEUED jobs by offset: the head is the lowest not admitted */
+    int64_t stored;          /* next offset that state names; -1 none */
+    int64_t read;            /* next offset to read; -1 nothing read yet */
+    size_t payloads_missing; /* restored jobs whose request is still to be read again */
+    int64_t trimmed, trim;   /* done below here; to do below here */
+    bool paused;
+};
+
+/* The end of an output partition, for the next tick's record. */
+struct output_end {
+    enum topic topic;
+    int32_t partition;
+    int64_t offset;
+};
+
+struct class_counts {
+    uint64_t waiting_requests; /* QUEUED and RETURNED */
+    uint64_t waiting_tokens;
+    size_t waiting_size; /* bytes of payload */
+};
+
+/* Only while restoring: outputs without a DoneMark. */
+struct orphan {
+    bool usage_seen;
+    bool result_seen;
+    struct usage usage; /* made from the Result, its strings in the arena */
+};
+
+struct scheduler {
+    struct scheduler_config config;
+    int64_t now_ms;          /* of the running step */
+    struct actions *actions; /* of the running step */
+    struct arena arena;      /* records of the actions; reset at COMMITTED */
+    bool tick_due;           /* something is to be sent: the next tick writes its record */
+
+    struct idmap *jobs;       /* all but FINISHED ones; pointer */
+    struct idmap *done_marks; /* number: body hash's first 4 bytes, then seconds of the finish */
+    struct idmap *batches;    /* pointer */
+    struct queues queues;
+    struct model *model_any; /* name "" */
+    struct deadlines deadlines;
+    struct job_list returned;
+    struct job_list finished;
+    struct job_batch *cancelling; /* cancelled batches with jobs still to cancel */
+    struct partition *partitions[CLASS_COUNT];
+    struct slot *slots;
+    int64_t control_read; /* next offset to read; -1 nothing read yet */
+    struct output_end *outputs;
+    size_t outputs_count;
+    struct idmap *orphans; /* NULL once restored */
+
+    int64_t epoch;
+    int64_t seq;
+    int64_t tick_written_ms;
+    int64_t positions; /* changes whenever an input offset moves */
+    int64_t positions_written;
+    int64_t trim_ms;
+    size_t sweep_cursor; /* into done_marks */
+
+    struct class_counts classes[CLASS_COUNT];
+    uint64_t in_flight;
+    uint64_t results_total[4];
+    uint64_t duplicates_total;
+    uint64_t dead_letters_total;
+    uint64_t reassigned_total;
+};
+
+/* ---- intake.c ---- */
+void intake_request(struct scheduler *scheduler, const struct event *event);
+void intake_bad_request(struct scheduler *scheduler, const struct event *event);
+void intake_control(struct scheduler *scheduler, const struct event *event);
+enum topic request_topic(int service_class);
+/* NULL for a topic that carries no requests. */
+struct partition *request_partition(const struct scheduler *scheduler, enum topic topic,
+                                    int32_t partition);
+/* Lowest offset of the partition that is not admitted; -1 unknown. */
+int64_t partition_next_offset(const struct partition *partition);
+
+/* ---- events.c ---- */
+void events_worker(struct scheduler *scheduler, const struct event *event);
+/* The slot's events are read to the end that was asked for. */
+void events_end(struct scheduler *scheduler, uint32_t slot);
+/* Treats a Done or Failed of the job's newest attempt. */
+void events_outcome(struct scheduler *scheduler, struct job *job, const struct record *record);
+
+/* ---- tick.c ---- */
+void tick_run(struct scheduler *scheduler);
+/* Writes WorkerTime up to the run's last heartbeat and, unless superseded, its WorkerMark. */
+void tick_worker_time(struct scheduler *scheduler, struct run *run);
+
+/* ---- assign.c ---- */
+void assign_all(struct scheduler *scheduler);
+
+/* ---- lifecycle.c ---- */
+/* Has it killed so many workers that nothing else may run beside it? */
+bool job_runs_alone(const struct scheduler *scheduler, const struct job *job);
+enum job_length job_length(const struct scheduler *scheduler, const struct job *job);
+/* The only function that changes a job's state. run: for RUNNING only, else NULL. */
+void job_change(struct scheduler *scheduler, struct job *job, enum job_state to, struct run *run);
+/* Connects batch, model and payload to a job that lacks them, in whatever state it is. */
+void job_attach(struct scheduler *scheduler, struct job *job, const struct request *request);
+/* Next attempt, at this run: InFlight and Assignment. */
+void job_assign(struct scheduler *scheduler, struct job *job, struct run *run);
+/* Its attempt is over without an outcome; it waits for the next, or is a dead letter after too
+ * many crashes. why: for the error message. */
+void job_return(struct scheduler *scheduler, struct job *job, bool crash, const char *why);
+/* After too many crashes: a dead letter, and the error result that goes with it. */
+void job_give_up(struct scheduler *scheduler, struct job *job, const char *why);
+/* One Result, one Usage, one DoneMark; the job is FINISHED. */
+struct outcome {
+    enum result_status status;
+    struct failure failure;
+    const struct done *done;         /* COMPLETED only */
+    const struct token_usage *usage; /* NULL: what is known of an unfinished attempt */
+};
+void job_finish(struct scheduler *scheduler, struct job *job, const struct outcome *outcome);
+/* Expired or cancelled: like job_finish, and a Cancel to the worker that has it. */
+void job_stop(struct scheduler *scheduler, struct job *job, enum result_status status,
+              const char *message);
+
+struct job *job_find(const struct scheduler *scheduler, const struct request_id *id);
+struct job *job_open(struct scheduler *scheduler, const struct request_id *id,
+                     enum service_class service_class, int32_t partition, int64_t offset);
+struct job_batch *batch_open(struct scheduler *scheduler, struct str tenant, struct str batch_id);
+void batch_release(struct scheduler *scheduler, struct job_batch *batch);
+/* Remembers the id; hash: body_hash or NULL where it is not known. */
+void done_mark_put(struct scheduler *scheduler, const struct request_id *id, const uint8_t *hash,
+                   int64_t finished_ms);
+bool done_mark_agrees(union idmap_value mark, const uint8_t *hash);
+
+/* ---- outputs.c ---- */
+/* Zeroed, in the arena. */
+struct record *output_record(struct scheduler *scheduler, enum record_type type);
+struct str output_copy(struct scheduler *scheduler, struct str from);
+struct action *output_action(struct scheduler *scheduler, enum action_type type);
+void output_result(struct scheduler *scheduler, const struct job *job,
+                   const struct outcome *outcome);
+void output_usage(struct scheduler *scheduler, const struct usage *usage);
+void output_done_mark(struct scheduler *scheduler, const struct request_id *id, const uint8_t *hash,
+                      enum result_status status);
+void output_in_flight(struct scheduler *scheduler, const struct job *job);
+void output_assignment(struct scheduler *scheduler, const struct job *job);
+void output_cancel(struct scheduler *scheduler, const struct run *run, const struct request_id *id,
+                   uint32_t attempt);
+void output_renewal(struct scheduler *scheduler, const struct run *run);
+void output_worker_mark(struct scheduler *scheduler, const struct run *run);
+void output_worker_time(struct scheduler *scheduler, const struct run *run);
+void output_tick(struct scheduler *scheduler);
+/* A job's or record's Request goes to dead-letters. */
+void output_dead_letter(struct scheduler *scheduler, const struct request *request,
+                        struct position origin, struct str reason);
+struct request output_request(const struct job *job);
+/* The usage row that a result implies. */
+struct usage usage_of_result(const struct result *result);
+struct str output_format(struct scheduler *scheduler, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* ---- restore.c ---- */
+void restore_state(struct scheduler *scheduler, const struct record *record);
+void restore_deleted(struct scheduler *scheduler, const struct request_id *id);
+void restore_output(struct scheduler *scheduler, const struct record *record);
+void restore_finish(struct scheduler *scheduler);
+void output_end(struct scheduler *scheduler, const struct position *position);
+
+#endif

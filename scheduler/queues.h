@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * queues - the order in which requests that were never assigned get their turn.
+ *
+ * Every model name that requests ask for has a group of queues for each service class, and in it
+ * one for short and one for long requests. In such a group each tenant has a flow, first come
+ * first served; flows take turns by deficit round robin over estimated tokens, so that a tenant
+ * with a million requests, or with very large ones, gets no more than its neighbour. A flow exists
+ * only while it has jobs.
+ *
+ * Nothing here walks over waiting jobs: push, peek and remove cost one turn of the ring at most.
+ * Source: Shreedhar and Varghese, Efficient Fair Queuing using Deficit Round Robin, 1995.
+ */
+#ifndef SCHEDULER_QUEUES_H
+#define SCHEDULER_QUEUES_H
+
+#include "common/idmap.h"
+#include "scheduler/jobs.h"
+
+enum job_length { LENGTH_SHORT, LENGTH_LONG, LENGTH_COUNT };
+
+struct flow {
+    uint8_t key[16];
+    struct group *group;
+    struct flow *prev, *next; /* ring of its group */
+    struct job_list jobs;
+    int64_t deficit; /* tokens it may still take in this turn */
+};
+
+struct group {
+    struct flow *current; /* whose turn it is; NULL: empty */
+    size_t count;         /* jobs */
+};
+
+struct model {
+    uint8_t key[16];
+    struct str name;
+    size_t refs; /* jobs and runs that name it */
+    struct group groups[CLASS_COUNT][LENGTH_COUNT];
+    struct model *prev, *next; /* ring of all models */
+    int64_t unserved_ms;       /* since when no living worker serves it; 0: served */
+};
+
+struct queues {
+    struct idmap *models;
+    struct idmap *flows;
+    struct model *cursor; /* into the ring of models */
+};
+
+void queues_open(struct queues *queues);
+void queues_close(struct queues *queues); /* jobs are not freed */
+
+/* Makes the model known and takes a reference; "" is a name like any other here. */
+struct model *queues_model(struct queues *queues, struct str name);
+void queues_model_release(struct queues *queues, struct model *model);
+
+/* Into the flow of the job's class, model and length and its batch's tenant. */
+void queues_push(struct queues *queues, struct job *job, enum job_length length);
+void queues_remove(struct queues *queues, struct job *job);
+/* The job whose turn it is; it stays queued. NULL: the group is empty. */
+struct job *group_peek(struct group *group);
+/* peek's job leaves the queue and its flow pays for it. */
+void queues_take(struct queues *queues, struct job *job);
+
+/* A 16-byte key for names of any length: the start of a SHA-256, so that no two collide. */
+void name_key(const struct str *parts, size_t count, uint8_t key[16]);
+/* A copy that ends with a NUL, for free() on its data. */
+struct str str_copy(struct str from);
+
+#endif
