@@ -8,12 +8,13 @@
  * for ids made known by codec_register(), and written for types that
  * codec_write_id() has given an id.
  *
- * avro-c trusts the lengths it reads, so the raw bytes are walked against the
- * writer's schema first: every length, count and union branch must fit what is
+ * avro-c reads schemas here, never messages, since it trusts the lengths that it meets. The raw bytes
+ * are walked against the writer's schema first: every length, count and union branch must fit what is
  * left of the message. A record of an older or newer writer is decoded with the
  * writer's schema (known fingerprints) and mapped by field name: fields the
  * reader lacks are skipped, fields the writer lacked get the default of the
- * reader's .avsc, enum symbols match by name (an unknown symbol is a REJECT).
+ * reader's .avsc, enum symbols match by name (an unknown symbol is a REJECT), and a null from a
+ * union of the writer's is a missing value.
  *
  * Threads: a codec belongs to one thread; open one per thread.
  */

@@ -120,8 +120,8 @@ struct heartbeat {
     const struct running *running; /* every request it holds, queued or in a batch */
     size_t running_count;
     uint64_t kv_tokens_used;
-    double
-        load; /* EWMA of the busiest expert's tokens per step over what it can do: 0 idle, 1 full */
+    /* EWMA of the busiest expert's tokens per step over what it can do: 0 idle, 1 full */
+    double load;
     const float *layer_load; /* the same by expert layer */
     size_t layer_load_count;
     int64_t step_us;        /* EWMA */

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * avsc - the .avsc files, byte for byte; avsc.c is made of them by schemas/embed.cmake.
+ */
+#ifndef SCHEMAS_AVSC_H
+#define SCHEMAS_AVSC_H
+
+#include "schemas/records.h"
+
+extern const char *const avsc_texts[RECORD_TYPE_COUNT];
+
+#endif

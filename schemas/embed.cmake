@@ -1,0 +1,16 @@
+# cmake -DOUT=avsc.c -DDIR=schemas -DNAMES="request assignment ..." -P embed.cmake
+# Arrays of numbers, since a string literal may have 4095 characters only.
+file(WRITE ${OUT}.tmp "/* Made by schemas/embed.cmake. */\n#include \"schemas/avsc.h\"\n\n")
+separate_arguments(NAMES)
+foreach(name ${NAMES})
+    file(READ ${DIR}/${name}.avsc hex HEX)
+    string(REGEX REPLACE "(..)" "0x\\1," bytes "${hex}")
+    file(APPEND ${OUT}.tmp "static const char ${name}_avsc[] = {${bytes}0};\n")
+endforeach()
+file(APPEND ${OUT}.tmp "\nconst char *const avsc_texts[RECORD_TYPE_COUNT] = {\n")
+foreach(name ${NAMES})
+    string(TOUPPER ${name} upper)
+    file(APPEND ${OUT}.tmp "    [RECORD_${upper}] = ${name}_avsc,\n")
+endforeach()
+file(APPEND ${OUT}.tmp "};\n")
+file(RENAME ${OUT}.tmp ${OUT})

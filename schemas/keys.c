@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The part of codec.h that knows no Avro: ids, keys, text.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "common/check.h"
+#include "common/ids.h"
+#include "schemas/codec.h"
+
+/* Random once, fixed for ever: every request_id rests on it. */
+static const uint8_t request_namespace[UUID_SIZE] = {
+    0x6f, 0x1a, 0x9c, 0x52, 0xd8, 0x3b, 0x4e, 0x07, 0x9b, 0x64, 0x2e, 0xf1, 0x7d, 0x05, 0xca, 0x38};
+
+void request_id_format(const struct request_id *id, char text[REQUEST_ID_TEXT_SIZE + 1])
+{
+    static const char digits[] = "0123456789abcdef";
+    char *to = text;
+
+    for (size_t i = 0; i < sizeof id->bytes; i++) {
+        if (i == 4 || i == 6 || i == 8 || i == 10)
+            *to++ = '-';
+        *to++ = digits[id->bytes[i] >> 4];
+        *to++ = digits[id->bytes[i] & 15];
+    }
+    *to = '\0';
+}
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+bool request_id_parse(struct str text, struct request_id *id)
+{
+    const char *from = text.data;
+
+    if (text.size != REQUEST_ID_TEXT_SIZE)
+        return false;
+    for (size_t i = 0; i < sizeof id->bytes; i++) {
+        int high, low;
+        if ((i == 4 || i == 6 || i == 8 || i == 10) && *from++ != '-')
+            return false;
+        high = hex_digit(*from++);
+        low = hex_digit(*from++);
+        if (high < 0 || low < 0)
+            return false;
+        id->bytes[i] = (uint8_t)(high << 4 | low);
+    }
+    return true;
+}
+
+bool request_id_equal(const struct request_id *a, const struct request_id *b)
+{
+    return memcmp(a, b, sizeof *a) == 0;
+}
+
+void request_id_make(struct str tenant, struct str batch_id, struct str custom_id,
+                     struct request_id *id)
+{
+    const struct str parts[] = {tenant, batch_id, custom_id};
+    uint8_t sizes[3][4];
+    struct bytes pieces[6];
+
+    for (size_t i = 0; i < 3; i++) {
+        CHECK(parts[i].size <= UINT32_MAX);
+        for (size_t byte = 0; byte < 4; byte++)
+            sizes[i][byte] = (uint8_t)(parts[i].size >> (24 - 8 * byte));
+        pieces[2 * i] = (struct bytes){sizes[i], 4};
+        pieces[2 * i + 1] = (struct bytes){parts[i].data, parts[i].size};
+    }
+    uuid_from_name(request_namespace, pieces, 6, id->bytes);
+}
+
+static size_t key_of_id(const char *kind, const struct request_id *id, char *key)
+{
+    char text[REQUEST_ID_TEXT_SIZE + 1];
+
+    request_id_format(id, text);
+    return (size_t)snprintf(key, STATE_KEY_SIZE_MAX, "%s/%s", kind, text);
+}
+
+static size_t key_of_text(const char *kind, struct str text, char *key)
+{
+    size_t size = strlen(kind);
+
+    CHECK(size + text.size < STATE_KEY_SIZE_MAX);
+    memcpy(key, kind, size);
+    if (text.size > 0)
+        memcpy(key + size, text.data, text.size);
+    return size + text.size;
+}
+
+size_t state_key(const struct record *record, char key[STATE_KEY_SIZE_MAX])
+{
+    switch (record->type) {
+    case RECORD_IN_FLIGHT:
+        return key_of_id("request", &record->u.in_flight.request_id, key);
+    case RECORD_DONE_MARK:
+        return key_of_id("request", &record->u.done_mark.request_id, key);
+    case RECORD_TICK:
+        return key_of_text("tick", (struct str){NULL, 0}, key);
+    case RECORD_WORKER_MARK:
+        return (size_t)snprintf(key, STATE_KEY_SIZE_MAX, "slot/%u",
+                                record->u.worker_mark.hello.slot);
+    case RECORD_BATCH:
+        return key_of_text("batch/", record->u.batch.batch_id, key);
+    case RECORD_CANCEL_BATCH:
+        return key_of_text("cancel/", record->u.cancel_batch.batch_id, key);
+    default:
+        CHECK(!"a record that is never kept by key");
+        return 0;
+    }
+}
+
+struct str str_from(const char *text)
+{
+    return (struct str){text, text ? strlen(text) : 0};
+}
+
+bool str_equal(struct str a, struct str b)
+{
+    return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
+}
