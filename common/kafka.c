@@ -115,8 +115,9 @@ static bool conf_set_user(rd_kafka_conf_t *conf, const struct config_list *user,
 
 static void on_log(const rd_kafka_t *client, int level, const char *facility, const char *text)
 {
-    enum log_level ours = level <= 3   ? LOG_LEVEL_ERROR
-                          : level == 4 ? LOG_LEVEL_WARN
+    /* syslog's levels. LOG_ERR (3) is a warning here: mostly a broker that is away for a moment. */
+    enum log_level ours = level <= 2   ? LOG_LEVEL_ERROR
+                          : level <= 4 ? LOG_LEVEL_WARN
                           : level <= 6 ? LOG_LEVEL_INFO
                                        : LOG_LEVEL_DEBUG;
 
@@ -124,10 +125,12 @@ static void on_log(const rd_kafka_t *client, int level, const char *facility, co
               client ? rd_kafka_name(client) : "-", facility, text);
 }
 
+/* Without this callback, passing trouble would come out of the consumer's poll. on_log() has
+ * reported all of it but what is fatal, which kafka_healthy() returns. */
 static void on_error(rd_kafka_t *client, int code, const char *reason, void *context)
 {
     (void)context;
-    LOG_WARN("kafka_error", "client=%s code=%s reason=%s", rd_kafka_name(client),
+    LOG_DEBUG("kafka_error", "client=%s code=%s reason=%s", rd_kafka_name(client),
              rd_kafka_err2name((rd_kafka_resp_err_t)code), reason);
 }
 
