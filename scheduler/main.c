@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pelton-scheduler: see scheduler/shell.h for what it does, scheduler/settings.c for its options.
+ */
+#include <stdio.h>
+#include <sysexits.h>
+
+#include "common/config.h"
+#include "common/log.h"
+#include "common/stop.h"
+#include "scheduler/exporter.h"
+#include "scheduler/settings.h"
+#include "scheduler/shell.h"
+
+static int complain(const struct err *err, int code)
+{
+    fprintf(stderr, "pelton-scheduler: %s\n", err->message);
+    return code;
+}
+
+static int run(const struct settings *settings, const struct config *config)
+{
+    struct config_list no_effect = config_no_effect(config);
+    struct shell_options options = {.settings = settings,
+                                    .kafka_settings = config_kafka_settings(config)};
+    struct err err;
+
+    for (size_t i = 0; i < no_effect.count; i++)
+        LOG_WARN("no_effect_yet", "key=%s", no_effect.items[i]);
+    if (!exporter_open(&options.exporter, &settings->common, &err))
+        return complain(&err, EX_CONFIG);
+    bool ok = shell_run(&options, &err);
+    exporter_close(options.exporter);
+    if (!ok)
+        return complain(&err, err.kind == ERR_REJECT ? EX_UNAVAILABLE : EX_SOFTWARE);
+    LOG_INFO("stopped", "reason=signal");
+    return EX_OK;
+}
+
+int main(int argc, char **argv)
+{
+    struct settings settings;
+    struct config *config;
+    enum config_outcome outcome;
+    struct err err;
+
+    if (!config_load(&config, &settings_program, argc, argv, &settings, &outcome, &err) ||
+        (outcome == CONFIG_RUN && !settings_check(&settings, &err)))
+        return complain(&err, EX_CONFIG);
+    int code = EX_OK;
+    if (outcome == CONFIG_RUN) {
+        log_open(settings_program.name, (enum log_level)settings.common.log_level);
+        stop_install();
+        code = run(&settings, config);
+    }
+    config_free(config);
+    return code;
+}
