@@ -84,11 +84,12 @@ port_free() {
     die 69 "no free port between 20000 and 32000"
 }
 
-# cargo_find: prints the newest cargo of at least 1.85 (the crates use edition 2024), or fails.
+# cargo_find: prints the newest cargo of at least 1.85 (the crates use edition 2024) that has its
+# rustc beside it, or fails.
 cargo_find() {
     local c version best='' best_version=1.84.99
     for c in "$(command -v cargo || true)" /usr/bin/cargo "$HOME/.cargo/bin/cargo"; do
-        [ -n "$c" ] && [ -x "$c" ] || continue
+        [ -x "$c" ] && [ -x "${c%/*}/rustc" ] || continue
         version=$("$c" --version 2>/dev/null | awk '{ print $2 }')
         [ -n "$version" ] && [ "$version" != "$best_version" ] || continue
         if printf '%s\n%s\n' "$best_version" "$version" | sort -V -C; then

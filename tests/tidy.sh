@@ -54,8 +54,8 @@ check_all() {
         END {
             for (i = 1; i <= NR; i++) {
                 plain = name[i]
-                if (plain ~ /_(old|new|copy|bak|orig|v[0-9]+)\.[a-z]+$/ ||
-                    (sub(/_?[0-9]+\./, ".", plain) && plain in seen))
+                if (plain ~ /_(old|new|copy|bak|orig)\.[a-z]+$/ ||
+                    (sub(/_?v?[0-9]+\./, ".", plain) && plain in seen))
                     printf "%s:1: rule 7: a second copy of one job\n", name[i]
             }
         }'

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # tests/e2e/services.sh: ops/services survives what happens to services. Real broker, real database,
-# in a folder of their own: killed processes, stale pids, stolen ports, two sets side by side, nothing
-# reachable from outside.
+# in a folder of their own: killed processes, stale pids, stolen ports, two sets side by side,
+# nothing reachable from outside.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 dir=$(mktemp -d /tmp/pelton-services.XXXXXX)
