@@ -31,6 +31,16 @@ static void *grow(void *array, size_t item_size, size_t needed, size_t *capacity
     return array;
 }
 
+static void grow_ids(struct answer *answer)
+{
+    size_t capacity = answer->ids_capacity;
+
+    answer->ids = grow(answer->ids, sizeof *answer->ids, answer->count + 1, &capacity);
+    capacity = answer->ids_capacity;
+    answer->ends = grow(answer->ends, sizeof *answer->ends, answer->count + 1, &capacity);
+    answer->ids_capacity = capacity;
+}
+
 struct answer *answer_open(const struct text *text, const struct stop_strings *stops)
 {
     struct answer *answer = calloc(1, sizeof *answer);
@@ -38,6 +48,8 @@ struct answer *answer_open(const struct text *text, const struct stop_strings *s
     CHECK(answer != NULL);
     answer->pieces = text;
     answer->stops = *stops;
+    grow_ids(answer); /* so that no view holds a null pointer */
+    answer->text = grow(answer->text, 1, 1, &answer->text_capacity);
     detok_init(&answer->detok, text_strips_first_space(text));
     return answer;
 }
@@ -54,12 +66,7 @@ void answer_close(struct answer *answer)
 
 static void append_id(struct answer *answer, int32_t id)
 {
-    size_t capacity = answer->ids_capacity;
-
-    answer->ids = grow(answer->ids, sizeof *answer->ids, answer->count + 1, &capacity);
-    capacity = answer->ids_capacity;
-    answer->ends = grow(answer->ends, sizeof *answer->ends, answer->count + 1, &capacity);
-    answer->ids_capacity = capacity;
+    grow_ids(answer);
     answer->ids[answer->count++] = id;
 }
 
@@ -118,7 +125,7 @@ struct answer_view answer_view(const struct answer *answer)
         .ends = answer->ends,
         .count = answer->count,
         .ready = answer->ready,
-        .text = answer->text != NULL ? answer->text : "",
+        .text = answer->text,
         .size = answer->size,
     };
 }

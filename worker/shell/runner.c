@@ -1,0 +1,534 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "worker/shell/runner.h"
+
+#include "common/check.h"
+#include "common/clock.h"
+#include "common/ring.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum command_type { COMMAND_SUBMIT, COMMAND_RELEASE, COMMAND_RELEASE_ALL };
+
+struct command {
+    enum command_type type;
+    struct task *task;
+    uint64_t tag;
+};
+
+/* The model thread's side of a task. */
+struct run {
+    struct task *task;
+    uint32_t reported;     /* ids in reports, the forced prefix included */
+    uint32_t chunked;      /* ids in chunks */
+    int64_t unreported_us; /* since when there are others; 0: there are none */
+    bool in_engine;
+    struct report *outcome; /* to be pushed */
+};
+
+struct runner {
+    struct runner_options options;
+    struct engine_info info;
+    struct ring *commands; /* struct command */
+    struct ring *reports;  /* struct report */
+    pthread_t thread;
+
+    /* Relaxed: each is a single number that no other data hangs on. */
+    _Atomic int64_t lease_until_us;
+    _Atomic uint32_t batch_size;
+    _Atomic bool stop;
+
+    /* Model thread only. */
+    struct run *runs; /* (tasks_max), runs_count used, in order of arrival */
+    uint32_t runs_count;
+    uint32_t engine_count;
+    struct engine_token *tokens; /* (max_seqs) */
+
+    pthread_mutex_t mutex; /* guards what follows */
+    struct engine_stats stats;
+    float *layer_load; /* (layers) */
+    bool failed;
+    struct err err;
+
+    float *layer_load_copy; /* (layers) Kafka thread */
+};
+
+/* ---- model thread: reports ---- */
+
+static void *put(char **at, const void *data, size_t size)
+{
+    void *place = *at;
+
+    if (size > 0)
+        memcpy(place, data, size);
+    *at += size;
+    return place;
+}
+
+/* A report with all ids and text that are new; NULL if there are none and it is no outcome. */
+static struct report *make_report(struct run *run, enum report_type type)
+{
+    const struct answer_view view = answer_view(run->task->answer);
+    bool stream = task_assignment(run->task)->stream && type != REPORT_RELEASED;
+    /* Done carries everything; only who streams needs the Progress that covers the last chunk. */
+    size_t progress = type == REPORT_DONE && !stream ? 0 : view.count - run->reported;
+    size_t chunk = stream ? view.ready - run->chunked : 0;
+    size_t from = chunk > 0 && run->chunked > 0 ? (size_t)view.ends[run->chunked - 1] : 0;
+    size_t size = chunk > 0 ? (size_t)view.ends[view.ready - 1] - from : 0;
+    struct report *report;
+    int32_t *ends;
+    char *at;
+
+    if (progress + chunk == 0 && type == REPORT_PROGRESS)
+        return NULL;
+    report = malloc(sizeof *report + (progress + 2 * chunk) * sizeof(int32_t) + size);
+    CHECK(report != NULL);
+    *report = (struct report){.type = type,
+                              .task = run->task,
+                              .progress_first = run->reported,
+                              .chunk_first = run->chunked};
+    at = (char *)(report + 1);
+    report->progress = (struct i32_array){
+        put(&at, view.ids + run->reported, progress * sizeof *view.ids), progress};
+    report->chunk =
+        (struct i32_array){put(&at, view.ids + run->chunked, chunk * sizeof *view.ids), chunk};
+    ends = put(&at, view.ends + run->chunked, chunk * sizeof *ends);
+    for (size_t i = 0; i < chunk; i++)
+        ends[i] -= (int32_t)from;
+    report->chunk_ends = (struct i32_array){ends, chunk};
+    report->chunk_text = (struct str){put(&at, view.text + from, size), size};
+    return report;
+}
+
+/* What make_report() took is not taken again; only once the report is pushed. */
+static void mark_reported(struct run *run, const struct report *report)
+{
+    run->reported += (uint32_t)report->progress.count;
+    run->chunked += (uint32_t)report->chunk.count;
+    run->unreported_us = 0;
+}
+
+/* A full ring keeps the ids for the next report. */
+static void report_progress(struct runner *runner, struct run *run)
+{
+    struct report *report = make_report(run, REPORT_PROGRESS);
+
+    if (report == NULL) {
+        run->unreported_us = 0;
+        return;
+    }
+    /* Marked first: a pushed report is the other thread's. */
+    struct run before = *run;
+
+    mark_reported(run, report);
+    if (!ring_push(runner->reports, report)) {
+        *run = before;
+        free(report);
+    }
+}
+
+static bool is_due(const struct runner *runner, const struct run *run, int64_t now_us)
+{
+    const struct runner_options *options = &runner->options;
+    bool stream = task_assignment(run->task)->stream;
+    size_t count;
+
+    if (run->unreported_us == 0 || run->outcome != NULL)
+        return false;
+    count = answer_view(run->task->answer).count - run->reported;
+    return count >= (stream ? options->stream_tokens : options->progress_tokens) ||
+           now_us - run->unreported_us >= (stream ? options->stream_us : options->progress_us);
+}
+
+/* ---- model thread: the life of a run ---- */
+
+static struct token_usage usage_of(const struct run *run, const struct engine_usage *used)
+{
+    uint32_t prompt = run->task->prompt->count;
+
+    return (struct token_usage){
+        .prompt_tokens_uncached = prompt - used->cached_tokens,
+        .prompt_tokens_cached = used->cached_tokens,
+        .output_tokens = (uint32_t)answer_view(run->task->answer).count,
+        .prefill_us = used->prefill_us,
+        .decode_us = used->decode_us,
+        .queue_us = used->queue_us,
+        .run_us = used->run_us,
+    };
+}
+
+/* Takes the run out of the engine; its outcome is pushed by push_outcomes(). */
+static void end(struct runner *runner, struct run *run, enum report_type type,
+                enum finish_reason finish_reason)
+{
+    struct engine_usage used = {0};
+    int64_t before_us = 0; /* from intake to the engine */
+
+    if (run->in_engine) {
+        CHECK(engine_remove(runner->options.engine, run->task->tag, &used));
+        run->in_engine = false;
+        runner->engine_count--;
+        before_us = clock_mono_us() - run->task->intake_us - used.queue_us - used.run_us;
+    }
+    if (type == REPORT_DONE)
+        answer_finish(run->task->answer);
+    used.queue_us += before_us > 0 ? before_us : 0;
+    run->outcome = make_report(run, type);
+    run->outcome->finish_reason = finish_reason;
+    run->outcome->usage = usage_of(run, &used);
+}
+
+static void end_failed(struct runner *runner, struct run *run, const char *code,
+                       const char *message)
+{
+    struct report *plain;
+
+    end(runner, run, REPORT_FAILED, FINISH_NONE);
+    plain = report_failed(run->task, FAILURE_REJECT, code, "", message);
+    plain->usage = run->outcome->usage;
+    free(run->outcome);
+    run->outcome = plain;
+}
+
+static bool is_end_mark(const struct runner *runner, int32_t id)
+{
+    for (size_t i = 0; i < runner->info.eos_count; i++) {
+        if (runner->info.eos_ids[i] == id)
+            return true;
+    }
+    return false;
+}
+
+/* Say the forced prefix again. It may hold the whole answer: its worker died between the last
+ * Progress and Done. */
+static void replay(struct runner *runner, struct run *run)
+{
+    const struct prompt *prompt = run->task->prompt;
+    const struct i32_array prefix = task_assignment(run->task)->prefix;
+    bool stopped = false;
+
+    for (size_t i = 0; i < prefix.count && !stopped; i++) {
+        bool last =
+            i + 1 == prefix.count && !prompt->ignore_eos && is_end_mark(runner, prefix.items[i]);
+
+        stopped = answer_push(run->task->answer, prefix.items[i], last) || last;
+    }
+    run->reported = (uint32_t)answer_view(run->task->answer).count;
+    run->unreported_us = prefix.count > 0 ? clock_mono_us() : 0;
+    if (stopped)
+        end(runner, run, REPORT_DONE, FINISH_STOP);
+    else if (prefix.count >= prompt->max_tokens)
+        end(runner, run, REPORT_DONE, FINISH_LENGTH);
+}
+
+static void submit(struct runner *runner, struct task *task)
+{
+    struct run *run = &runner->runs[runner->runs_count];
+
+    CHECK(runner->runs_count < runner->options.tasks_max);
+    runner->runs_count++;
+    *run = (struct run){.task = task};
+    task->answer = answer_open(runner->options.text, &task->prompt->stops);
+    replay(runner, run);
+}
+
+/* Give the engine what it has room for, first come first served. */
+static void feed(struct runner *runner)
+{
+    for (uint32_t i = 0; i < runner->runs_count; i++) {
+        struct run *run = &runner->runs[i];
+        const struct prompt *prompt = run->task->prompt;
+        const struct i32_array prefix = task_assignment(run->task)->prefix;
+        struct err err;
+
+        if (runner->engine_count >= runner->options.engine_max)
+            return;
+        if (run->in_engine || run->outcome != NULL)
+            continue;
+        struct engine_request request = {
+            .tag = run->task->tag,
+            .prompt = prompt->ids,
+            .prompt_count = prompt->count,
+            .prefix = prefix.items,
+            .prefix_count = (uint32_t)prefix.count,
+            .max_tokens = prompt->max_tokens,
+            .ignore_eos = prompt->ignore_eos,
+            .sampling = prompt->sampling,
+        };
+        if (engine_submit(runner->options.engine, &request, &err)) {
+            run->in_engine = true;
+            runner->engine_count++;
+        } else if (err.kind == ERR_RETRY) {
+            return;
+        } else {
+            end_failed(runner, run, "invalid_value", err.message);
+        }
+    }
+}
+
+static void release(struct runner *runner, struct run *run)
+{
+    if (run->outcome == NULL)
+        end(runner, run, REPORT_RELEASED, FINISH_NONE);
+}
+
+static void take_commands(struct runner *runner)
+{
+    struct command *command;
+
+    while ((command = ring_pop(runner->commands)) != NULL) {
+        if (command->type == COMMAND_SUBMIT)
+            submit(runner, command->task);
+        for (uint32_t i = 0; i < runner->runs_count; i++) {
+            struct run *run = &runner->runs[i];
+
+            if (command->type == COMMAND_RELEASE_ALL ||
+                (command->type == COMMAND_RELEASE && run->task->tag == command->tag))
+                release(runner, run);
+        }
+        free(command);
+    }
+}
+
+/* Those that find the ring full stay for the next turn. */
+static bool push_outcomes(struct runner *runner)
+{
+    uint32_t kept = 0;
+    bool all = true;
+
+    for (uint32_t i = 0; i < runner->runs_count; i++) {
+        struct run *run = &runner->runs[i];
+
+        if (run->outcome != NULL && ring_push(runner->reports, run->outcome))
+            continue;
+        all = all && run->outcome == NULL;
+        runner->runs[kept++] = *run;
+    }
+    runner->runs_count = kept;
+    return all;
+}
+
+static struct run *find(struct runner *runner, uint64_t tag)
+{
+    for (uint32_t i = 0; i < runner->runs_count; i++) {
+        if (runner->runs[i].task->tag == tag)
+            return &runner->runs[i];
+    }
+    return NULL;
+}
+
+static void take_token(struct runner *runner, const struct engine_token *token, int64_t now_us)
+{
+    struct run *run = find(runner, token->tag);
+
+    CHECK(run != NULL);
+    if (token->finish == ENGINE_FAILED) {
+        end_failed(runner, run, "server_error",
+                   "the model gave no logit that is a number; this request cannot go on");
+        return;
+    }
+    if (run->unreported_us == 0)
+        run->unreported_us = now_us;
+    if (answer_push(run->task->answer, token->id, token->finish == ENGINE_EOS))
+        end(runner, run, REPORT_DONE, FINISH_STOP);
+    else if (token->finish != ENGINE_RUNNING)
+        end(runner, run, REPORT_DONE, token->finish == ENGINE_EOS ? FINISH_STOP : FINISH_LENGTH);
+}
+
+static void publish_stats(struct runner *runner)
+{
+    struct engine_stats stats;
+
+    engine_stats(runner->options.engine, &stats);
+    pthread_mutex_lock(&runner->mutex);
+    runner->stats = stats;
+    runner->stats.waiting += runner->runs_count - runner->engine_count;
+    if (stats.layer_load != NULL)
+        memcpy(runner->layer_load, stats.layer_load,
+               runner->info.expert_layers * sizeof *runner->layer_load);
+    pthread_mutex_unlock(&runner->mutex);
+}
+
+static bool step(struct runner *runner)
+{
+    size_t count = 0;
+    struct err err;
+    int64_t now_us;
+
+    engine_batch_size(runner->options.engine,
+                      atomic_load_explicit(&runner->batch_size, memory_order_relaxed));
+    if (!engine_step(runner->options.engine, runner->tokens, &count, &err)) {
+        pthread_mutex_lock(&runner->mutex);
+        runner->failed = true;
+        runner->err = err;
+        pthread_mutex_unlock(&runner->mutex);
+        ring_wake(runner->reports);
+        return false;
+    }
+    now_us = clock_mono_us();
+    for (size_t i = 0; i < count; i++)
+        take_token(runner, &runner->tokens[i], now_us);
+    return true;
+}
+
+static void *run_thread(void *argument)
+{
+    struct runner *runner = argument;
+    bool healthy = true;
+
+    while (healthy && !atomic_load_explicit(&runner->stop, memory_order_relaxed)) {
+        int64_t until_us = atomic_load_explicit(&runner->lease_until_us, memory_order_relaxed);
+
+        take_commands(runner);
+        feed(runner);
+        if (engine_has_work(runner->options.engine) && clock_mono_us() < until_us) {
+            healthy = step(runner);
+        } else {
+            publish_stats(runner);
+            /* Commands, a new lease and the end wake us; an outcome that found no room does not. */
+            ring_wait(runner->commands, push_outcomes(runner) ? 1000 : 5);
+        }
+        for (uint32_t i = 0; i < runner->runs_count; i++) {
+            if (is_due(runner, &runner->runs[i], clock_mono_us()))
+                report_progress(runner, &runner->runs[i]);
+        }
+        push_outcomes(runner);
+        publish_stats(runner);
+    }
+    return NULL;
+}
+
+/* ---- Kafka thread ---- */
+
+bool runner_open(struct runner **runner, const struct runner_options *options, struct err *err)
+{
+    struct runner *made = calloc(1, sizeof *made);
+    int code;
+
+    CHECK(made != NULL);
+    made->options = *options;
+    engine_info(options->engine, &made->info);
+    atomic_init(&made->batch_size, made->info.max_seqs);
+    /* A task has one SUBMIT, at most one RELEASE; RELEASE_ALL comes once a session. */
+    made->commands = ring_open(2 * (size_t)options->tasks_max + 8);
+    made->reports = ring_open(4 * (size_t)options->tasks_max + 64);
+    made->runs = calloc(options->tasks_max, sizeof *made->runs);
+    made->tokens = calloc(made->info.max_seqs, sizeof *made->tokens);
+    made->layer_load = calloc(made->info.expert_layers + 1, sizeof *made->layer_load);
+    made->layer_load_copy = calloc(made->info.expert_layers + 1, sizeof *made->layer_load_copy);
+    CHECK(made->runs != NULL);
+    CHECK(made->tokens != NULL);
+    CHECK(made->layer_load != NULL);
+    CHECK(made->layer_load_copy != NULL);
+    CHECK(pthread_mutex_init(&made->mutex, NULL) == 0);
+    code = pthread_create(&made->thread, NULL, run_thread, made);
+    if (code != 0) {
+        atomic_store_explicit(&made->stop, true, memory_order_relaxed);
+        return err_set(err, ERR_FATAL, "the model thread cannot start: %s", strerror(code));
+    }
+    *runner = made;
+    return true;
+}
+
+void runner_close(struct runner *runner)
+{
+    struct report *report;
+    struct command *command;
+
+    if (runner == NULL)
+        return;
+    atomic_store_explicit(&runner->stop, true, memory_order_relaxed);
+    ring_wake(runner->commands);
+    CHECK(pthread_join(runner->thread, NULL) == 0);
+    while ((report = ring_pop(runner->reports)) != NULL)
+        free(report);
+    while ((command = ring_pop(runner->commands)) != NULL)
+        free(command);
+    for (uint32_t i = 0; i < runner->runs_count; i++)
+        free(runner->runs[i].outcome);
+    ring_close(runner->reports);
+    ring_close(runner->commands);
+    pthread_mutex_destroy(&runner->mutex);
+    free(runner->runs);
+    free(runner->tokens);
+    free(runner->layer_load);
+    free(runner->layer_load_copy);
+    free(runner);
+}
+
+static void send(struct runner *runner, struct command command)
+{
+    struct command *copy = malloc(sizeof *copy);
+
+    CHECK(copy != NULL);
+    *copy = command;
+    CHECK(ring_push(runner->commands, copy));
+}
+
+void runner_submit(struct runner *runner, struct task *task)
+{
+    send(runner, (struct command){.type = COMMAND_SUBMIT, .task = task});
+}
+
+void runner_release(struct runner *runner, uint64_t tag)
+{
+    send(runner, (struct command){.type = COMMAND_RELEASE, .tag = tag});
+}
+
+void runner_release_all(struct runner *runner)
+{
+    send(runner, (struct command){.type = COMMAND_RELEASE_ALL});
+}
+
+void runner_lease(struct runner *runner, int64_t until_us)
+{
+    atomic_store_explicit(&runner->lease_until_us, until_us, memory_order_relaxed);
+    ring_wake(runner->commands);
+}
+
+void runner_batch_size(struct runner *runner, uint32_t batch_size)
+{
+    atomic_store_explicit(&runner->batch_size, batch_size, memory_order_relaxed);
+}
+
+struct report *runner_take(struct runner *runner)
+{
+    return ring_pop(runner->reports);
+}
+
+void runner_wait(struct runner *runner, int64_t timeout_ms)
+{
+    ring_wait(runner->reports, timeout_ms);
+}
+
+void runner_wake(struct runner *runner)
+{
+    ring_wake(runner->reports);
+}
+
+void runner_stats(struct runner *runner, struct runner_stats *stats)
+{
+    pthread_mutex_lock(&runner->mutex);
+    stats->engine = runner->stats;
+    stats->layers = runner->info.expert_layers;
+    memcpy(runner->layer_load_copy, runner->layer_load,
+           stats->layers * sizeof *runner->layer_load_copy);
+    pthread_mutex_unlock(&runner->mutex);
+    stats->layer_load = runner->layer_load_copy;
+    stats->engine.layer_load = NULL;
+    stats->engine.expert_tokens = NULL;
+}
+
+bool runner_healthy(struct runner *runner, struct err *err)
+{
+    bool healthy;
+
+    pthread_mutex_lock(&runner->mutex);
+    healthy = !runner->failed;
+    if (!healthy)
+        *err = runner->err;
+    pthread_mutex_unlock(&runner->mutex);
+    return healthy;
+}
