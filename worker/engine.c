@@ -29,7 +29,6 @@ struct engine {
     enum numerics numerics;
     bool overlap;
     uint32_t seqs_max;
-    uint32_t waiting_max;
     uint32_t batch_size;
     uint32_t context_max;
     int64_t steps;
@@ -119,7 +118,6 @@ bool engine_open(struct engine **engine, const struct engine_config *config, str
     made->numerics = config->numerics == ENGINE_BF16 ? NUMERICS_BF16 : NUMERICS_F32;
     made->overlap = config->overlap;
     made->seqs_max = config->max_seqs;
-    made->waiting_max = config->max_waiting;
     made->batch_size = config->max_seqs;
     if (!open_parts(made, config, err)) {
         engine_close(made);
@@ -199,9 +197,8 @@ bool engine_submit(struct engine *engine, const struct engine_request *request, 
 
     if (!check_request(engine, request, err))
         return false;
-    /* Running ones may come back, and finished ones hold their place until they are removed. */
-    if (!sequence || s->waiting_count >= engine->waiting_max + engine->batch_size)
-        return err_set(err, ERR_RETRY, "%u sequences wait already", s->waiting_count);
+    if (!sequence)
+        return err_set(err, ERR_RETRY, "%u sequences are held already", s->pool_count);
     CHECK(!sequences_find(s, request->tag));
 
     *sequence = (struct sequence){

@@ -124,8 +124,8 @@ bool engine_open(struct engine **engine, const struct engine_config *config, str
 void engine_close(struct engine *engine);
 void engine_info(const struct engine *engine, struct engine_info *info);
 
-/* RETRY when max_waiting sequences are held already; REJECT names the limit that is broken
- * (empty prompt, ids outside the vocabulary, too long). */
+/* RETRY when max_seqs + max_waiting sequences are held already, finished ones included; REJECT
+ * names the limit that is broken (empty prompt, ids outside the vocabulary, too long). */
 bool engine_submit(struct engine *engine, const struct engine_request *request, struct err *err);
 
 /* Forget a sequence, whether finished, running or waiting, and say what it used. False: no such

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The engine's contract on the demo model: limits, finishing, removal, usage,
+ * statistics. That answers are right is tests/golden/test_samples.c's business,
+ * that they never change test_invariance.c's.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "worker/engine.h"
+
+static const int32_t prompt[] = {1,  4,  781,  414, 787, 785, 786, 31, 226, 23,
+                                 29, 19, 1658, 226, 23,  21,  24,  24, 5}; /* says 10 and the end */
+
+static struct engine *open_engine(struct engine_config config)
+{
+    struct engine *engine;
+    struct err err;
+
+    config.model_dir = "ops/demo/model";
+    config.backend = "auto";
+    config.threads = 1;
+    if (!engine_open(&engine, &config, &err))
+        fail_msg("%s", err.message);
+    return engine;
+}
+
+static struct engine_request request_of(uint64_t tag, uint32_t max_tokens)
+{
+    return (struct engine_request){.tag = tag,
+                                   .prompt = prompt,
+                                   .prompt_count = sizeof prompt / sizeof *prompt,
+                                   .max_tokens = max_tokens};
+}
+
+static void submit(struct engine *engine, struct engine_request request)
+{
+    struct err err;
+
+    if (!engine_submit(engine, &request, &err))
+        fail_msg("%s", err.message);
+}
+
+/* The last token of a sequence. */
+static struct engine_token run(struct engine *engine, uint64_t tag)
+{
+    struct engine_token tokens[16];
+    struct err err;
+    size_t count;
+
+    while (engine_has_work(engine)) {
+        assert_true(engine_step(engine, tokens, &count, &err));
+        for (size_t i = 0; i < count; i++)
+            if (tokens[i].tag == tag && tokens[i].finish != ENGINE_RUNNING)
+                return tokens[i];
+    }
+    fail_msg("sequence %llu never ended", (unsigned long long)tag);
+    return tokens[0];
+}
+
+static void test_info(void **state)
+{
+    struct engine *engine = open_engine((struct engine_config){.max_seqs = 4});
+    struct engine_info info;
+
+    (void)state;
+    engine_info(engine, &info);
+    assert_string_equal(info.model_name, "model");
+    assert_int_equal(strlen(info.revision), 16);
+    assert_int_equal(strspn(info.revision, "0123456789abcdef"), 16);
+    assert_non_null(strstr(info.numerics_id, "f32"));
+    assert_string_equal(info.precision, "f32");
+    assert_int_equal(info.vocab_size, 2048);
+    assert_int_equal(info.max_context, 1024);
+    assert_int_equal(info.kv_tokens, 4096);
+    assert_int_equal(info.expert_layers, 3);
+    assert_int_equal(info.experts, 16);
+    assert_int_equal(info.eos_count, 1);
+    assert_int_equal(info.eos_ids[0], 2);
+    engine_close(engine);
+}
+
+static void test_ends_at_the_end_mark(void **state)
+{
+    struct engine *engine = open_engine((struct engine_config){.max_seqs = 4});
+    struct engine_token last;
+    struct engine_usage usage;
+
+    (void)state;
+    submit(engine, request_of(1, 100));
+    last = run(engine, 1);
+    assert_int_equal(last.finish, ENGINE_EOS);
+    assert_int_equal(last.id, 2);
+    assert_false(engine_has_work(engine));
+    assert_true(engine_remove(engine, 1, &usage));
+    assert_int_equal(usage.prompt_tokens, 19);
+    assert_int_equal(usage.cached_tokens, 0);
+    assert_int_equal(usage.output_tokens, last.index + 1);
+    assert_true(usage.prefill_us > 0);
+    assert_true(usage.decode_us > 0);
+    assert_true(usage.run_us >= usage.decode_us);
+    assert_true(usage.queue_us >= 0);
+    assert_false(engine_remove(engine, 1, &usage));
+    engine_close(engine);
+}
+
+static void test_ends_at_max_tokens(void **state)
+{
+    struct engine *engine = open_engine((struct engine_config){.max_seqs = 4});
+    struct engine_request request = request_of(1, 3);
+    struct engine_token last;
+
+    (void)state;
+    submit(engine, request);
+    last = run(engine, 1);
+    assert_int_equal(last.finish, ENGINE_LENGTH);
+    assert_int_equal(last.index, 2);
+
+    request = request_of(2, 40); /* past the end mark */
+    request.ignore_eos = true;
+    submit(engine, request);
+    last = run(engine, 2);
+    assert_int_equal(last.finish, ENGINE_LENGTH);
+    assert_int_equal(last.index, 39);
+    engine_close(engine);
+}
+
+static void refuse(struct engine *engine, struct engine_request request, const char *words)
+{
+    struct err err;
+
+    assert_false(engine_submit(engine, &request, &err));
+    assert_int_equal(err.kind, ERR_REJECT);
+    if (!strstr(err.message, words))
+        fail_msg("said \"%s\", expected \"%s\"", err.message, words);
+}
+
+static void test_refuses(void **state)
+{
+    struct engine *engine = open_engine((struct engine_config){.max_seqs = 4, .max_context = 30});
+    struct engine_request request = request_of(1, 5);
+    const int32_t too_large = 2048;
+    const int32_t negative = -1;
+
+    (void)state;
+    request.prompt_count = 0;
+    refuse(engine, request, "prompt is empty");
+    refuse(engine, request_of(1, 0), "max_tokens is 0");
+    refuse(engine, request_of(1, 12), "above the context of 30");
+    refuse(engine, request_of(1, UINT32_MAX), "above the context of 30");
+    request = request_of(1, 5);
+    request.prompt = &too_large;
+    request.prompt_count = 1;
+    refuse(engine, request, "prompt token 0 is 2048, the vocabulary has 2048");
+    request = request_of(1, 5);
+    request.prefix = &negative;
+    request.prefix_count = 1;
+    refuse(engine, request, "prefix token 0 is -1");
+    request.prefix = prompt;
+    request.prefix_count = 5;
+    refuse(engine, request, "5 tokens said already");
+
+    submit(engine, request_of(1, 11)); /* fills the context exactly */
+    assert_int_equal(run(engine, 1).finish, ENGINE_EOS);
+    engine_close(engine);
+}
+
+static void test_waiting_is_bounded(void **state)
+{
+    struct engine *engine = open_engine((struct engine_config){.max_seqs = 1, .max_waiting = 1});
+    struct engine_request third = request_of(3, 4);
+    struct engine_usage usage;
+    struct err err;
+
+    (void)state;
+    submit(engine, request_of(1, 4));
+    submit(engine, request_of(2, 4));
+    assert_false(engine_submit(engine, &third, &err));
+    assert_int_equal(err.kind, ERR_RETRY);
+    assert_true(engine_remove(engine, 2, &usage)); /* never ran: nothing is charged */
+    assert_int_equal(usage.output_tokens, 0);
+    assert_int_equal(usage.prefill_us, 0);
+    assert_int_equal(usage.run_us, 0);
+    submit(engine, third);
+    assert_int_equal(run(engine, 3).finish, ENGINE_LENGTH);
+    engine_close(engine);
+}
+
+static void test_removal_while_running(void **state)
+{
+    struct engine *engine = open_engine((struct engine_config){.max_seqs = 2});
+    struct engine_token tokens[2];
+    struct engine_usage usage;
+    struct engine_stats stats;
+    struct err err;
+    size_t count;
+
+    (void)state;
+    submit(engine, request_of(1, 50));
+    submit(engine, request_of(2, 50));
+    assert_true(engine_step(engine, tokens, &count, &err));
+    assert_int_equal(count, 2);
+    assert_true(engine_remove(engine, 1, &usage));
+    assert_int_equal(usage.output_tokens, 1);
+    engine_stats(engine, &stats);
+    assert_int_equal(stats.running, 1);
+    assert_int_equal(run(engine, 2).finish, ENGINE_EOS);
+    engine_stats(engine, &stats);
+    assert_int_equal(stats.kv_tokens_used, 0);
+    engine_close(engine);
+}
+
+static void test_stats(void **state)
+{
+    struct engine *engine = open_engine((struct engine_config){.max_seqs = 2});
+    struct engine_token last;
+    struct engine_stats stats;
+    uint64_t chosen = 0;
+
+    (void)state;
+    submit(engine, request_of(1, 50));
+    last = run(engine, 1);
+    engine_stats(engine, &stats);
+    assert_int_equal(stats.prefill_tokens, 19);
+    assert_int_equal(stats.decode_tokens, last.index);
+    assert_int_equal(stats.steps, last.index + 1);
+    assert_int_equal(stats.preemptions, 0);
+    assert_true(stats.busy_us > 0);
+    assert_true(stats.step_us > 0);
+    assert_true(stats.layer_load[0] > 0);
+    assert_true(stats.load == 0); /* idle now */
+    for (uint32_t e = 0; e < 16; e++)
+        chosen += stats.expert_tokens[e];
+    assert_int_equal(chosen, 4 * (stats.prefill_tokens + stats.decode_tokens));
+    engine_close(engine);
+}
+
+static void test_batch_size(void **state)
+{
+    struct engine *engine = open_engine((struct engine_config){.max_seqs = 3});
+    struct engine_token tokens[3];
+    struct engine_stats stats;
+    struct err err;
+    size_t count;
+
+    (void)state;
+    engine_batch_size(engine, 0); /* clamped to 1 */
+    for (uint64_t tag = 1; tag <= 3; tag++)
+        submit(engine, request_of(tag, 50));
+    assert_true(engine_step(engine, tokens, &count, &err));
+    assert_int_equal(count, 1);
+    engine_batch_size(engine, 99); /* clamped to 3 */
+    assert_true(engine_step(engine, tokens, &count, &err));
+    assert_int_equal(count, 3);
+    engine_stats(engine, &stats);
+    assert_int_equal(stats.running, 3);
+    assert_true(stats.load > 0);
+    engine_close(engine);
+}
+
+static void test_refuses_configurations(void **state)
+{
+    struct engine_config config = {.model_dir = "ops/demo/model", .backend = "auto"};
+    struct engine *engine;
+    struct err err;
+
+    (void)state;
+    assert_false(engine_open(&engine, &config, &err));
+    assert_int_equal(err.kind, ERR_FATAL);
+    assert_non_null(strstr(err.message, "max_seqs is 0, allowed are 1 to 4096"));
+    config.max_seqs = 1;
+    config.max_context = 1025;
+    assert_false(engine_open(&engine, &config, &err));
+    assert_non_null(strstr(err.message, "context of 1025 tokens, the model allows 1024"));
+    config.max_context = 0;
+    config.kv_size = 100;
+    assert_false(engine_open(&engine, &config, &err));
+    assert_non_null(strstr(err.message, "KV cache of 0 pages"));
+    config.kv_size = 0;
+    config.backend = "abacus";
+    assert_false(engine_open(&engine, &config, &err));
+    assert_non_null(strstr(err.message, "abacus"));
+    config.backend = "auto";
+    config.model_dir = "ops/demo/samples";
+    assert_false(engine_open(&engine, &config, &err));
+    assert_non_null(strstr(err.message, "config.json"));
+}
+
+/* A cache smaller than the model's context makes the context smaller. */
+static void test_small_cache(void **state)
+{
+    const size_t page_size = (size_t)16 * 4 * 80 * 4;
+    struct engine *engine =
+        open_engine((struct engine_config){.max_seqs = 2, .kv_size = 3 * page_size});
+    struct engine_info info;
+
+    (void)state;
+    engine_info(engine, &info);
+    assert_int_equal(info.max_context, 48);
+    assert_int_equal(info.kv_tokens, 48);
+    submit(engine, request_of(1, 29));
+    assert_int_equal(run(engine, 1).finish, ENGINE_EOS);
+    engine_close(engine);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_info),
+        cmocka_unit_test(test_ends_at_the_end_mark),
+        cmocka_unit_test(test_ends_at_max_tokens),
+        cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_waiting_is_bounded),
+        cmocka_unit_test(test_removal_while_running),
+        cmocka_unit_test(test_stats),
+        cmocka_unit_test(test_batch_size),
+        cmocka_unit_test(test_refuses_configurations),
+        cmocka_unit_test(test_small_cache),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
