@@ -6,7 +6,7 @@
 #ifndef OPS_BENCH_KERNELS_PEAK_H
 #define OPS_BENCH_KERNELS_PEAK_H
 
-#include <stdint.h>
+#include <time.h>
 
 #include "kernels/cpu/pool.h"
 
@@ -17,9 +17,9 @@ struct peak {
 };
 
 /* Takes about a second and 256 MB. */
-struct peak peak_measure(struct pool *pool);
+struct peak peak_measure(struct pool *pool, clockid_t clock);
 
 /* Seconds since some start. */
-double peak_now(void);
+double peak_now(clockid_t clock);
 
 #endif
