@@ -11,6 +11,7 @@ enum {
     READ_SIZE = 256 << 20, /* eight times the largest cache seen so far */
     N_TRIES = 5,
     N_ROUNDS = 2000000,
+    N_PARTS_MAX = 4096,
     N_CHAINS = 12, /* independent sums: 2 units of latency 4, and some to spare */
 };
 
@@ -24,7 +25,8 @@ double peak_now(clockid_t clock)
 
 struct read_task {
     const float *memory;
-    float *sums; /* (n_parts), so that the reads are not optimised away */
+    float *sums;       /* (N_PARTS_MAX), so that nothing is optimised away */
+    uint32_t n_rounds; /* of multiply-adds, in all parts together */
 };
 
 __attribute__((target("avx2"))) static void read_part(const void *context, uint32_t part,
@@ -45,6 +47,7 @@ __attribute__((target("avx2"))) static void read_part(const void *context, uint3
             sums[k] = _mm256_add_ps(sums[k], _mm256_load_ps(task->memory + i + 8 * k));
     }
     sums[0] = _mm256_add_ps(_mm256_add_ps(sums[0], sums[1]), _mm256_add_ps(sums[2], sums[3]));
+    CHECK(part < N_PARTS_MAX);
     task->sums[part] = _mm256_cvtss_f32(sums[0]);
 }
 
@@ -52,19 +55,20 @@ __attribute__((target("avx2,fma"))) static void fma_avx2_part(const void *contex
                                                               uint32_t n_parts)
 {
     const struct read_task *task = context;
+    const struct pool_range rounds = pool_split(task->n_rounds, 1, part, n_parts);
     const __m256 factor = _mm256_set1_ps(task->memory[0]);
     __m256 sums[N_CHAINS];
 
-    (void)n_parts;
 #pragma GCC unroll 12
     for (int c = 0; c < N_CHAINS; c++)
         sums[c] = _mm256_set1_ps((float)c);
-    for (int i = 0; i < N_ROUNDS; i++)
+    for (uint32_t i = rounds.begin; i < rounds.end; i++)
 #pragma GCC unroll 12
         for (int c = 0; c < N_CHAINS; c++)
             sums[c] = _mm256_fmadd_ps(factor, factor, sums[c]);
     for (int c = 1; c < N_CHAINS; c++)
         sums[0] = _mm256_add_ps(sums[0], sums[c]);
+    CHECK(part < N_PARTS_MAX);
     task->sums[part] = _mm256_cvtss_f32(sums[0]);
 }
 
@@ -72,19 +76,20 @@ __attribute__((target("avx512f"))) static void fma_avx512_part(const void *conte
                                                                uint32_t n_parts)
 {
     const struct read_task *task = context;
+    const struct pool_range rounds = pool_split(task->n_rounds, 1, part, n_parts);
     const __m512 factor = _mm512_set1_ps(task->memory[0]);
     __m512 sums[N_CHAINS];
 
-    (void)n_parts;
 #pragma GCC unroll 12
     for (int c = 0; c < N_CHAINS; c++)
         sums[c] = _mm512_set1_ps((float)c);
-    for (int i = 0; i < N_ROUNDS; i++)
+    for (uint32_t i = rounds.begin; i < rounds.end; i++)
 #pragma GCC unroll 12
         for (int c = 0; c < N_CHAINS; c++)
             sums[c] = _mm512_fmadd_ps(factor, factor, sums[c]);
     for (int c = 1; c < N_CHAINS; c++)
         sums[0] = _mm512_add_ps(sums[0], sums[c]);
+    CHECK(part < N_PARTS_MAX);
     task->sums[part] = _mm512_cvtss_f32(sums[0]);
 }
 
@@ -92,19 +97,20 @@ __attribute__((target("avx512f,avx512bf16"))) static void
 dpbf16_part(const void *context, uint32_t part, uint32_t n_parts)
 {
     const struct read_task *task = context;
+    const struct pool_range rounds = pool_split(task->n_rounds, 1, part, n_parts);
     const __m512bh factor = (__m512bh)_mm512_set1_ps(task->memory[0]);
     __m512 sums[N_CHAINS];
 
-    (void)n_parts;
 #pragma GCC unroll 12
     for (int c = 0; c < N_CHAINS; c++)
         sums[c] = _mm512_set1_ps((float)c);
-    for (int i = 0; i < N_ROUNDS; i++)
+    for (uint32_t i = rounds.begin; i < rounds.end; i++)
 #pragma GCC unroll 12
         for (int c = 0; c < N_CHAINS; c++)
             sums[c] = _mm512_dpbf16_ps(sums[c], factor, factor);
     for (int c = 1; c < N_CHAINS; c++)
         sums[0] = _mm512_add_ps(sums[0], sums[c]);
+    CHECK(part < N_PARTS_MAX);
     task->sums[part] = _mm512_cvtss_f32(sums[0]);
 }
 
@@ -125,15 +131,16 @@ static double shortest(struct pool *pool, clockid_t clock, pool_task *task,
 
 struct peak peak_measure(struct pool *pool, clockid_t clock)
 {
-    const double n_fma = (double)pool_n_threads(pool) * N_ROUNDS * N_CHAINS;
+    const uint32_t n_rounds = pool_n_threads(pool) * N_ROUNDS;
+    const double n_fma = (double)n_rounds * N_CHAINS;
     float *memory = aligned_alloc(64, READ_SIZE);
-    float *sums = calloc(pool_n_threads(pool), sizeof *sums);
+    float *sums = calloc(N_PARTS_MAX, sizeof *sums);
     struct peak peak;
 
     CHECK(memory);
     CHECK(sums);
     memset(memory, 0, READ_SIZE);
-    const struct read_task task = {.memory = memory, .sums = sums};
+    const struct read_task task = {.memory = memory, .sums = sums, .n_rounds = n_rounds};
     peak.read_gbs = READ_SIZE / shortest(pool, clock, read_part, &task) * 1e-9;
     if (__builtin_cpu_supports("avx512f"))
         peak.f32_gflops = 32 * n_fma / shortest(pool, clock, fma_avx512_part, &task) * 1e-9;
