@@ -29,6 +29,7 @@ struct partition {
     struct job_list queued;  /* QUEUED jobs by offset: the head is the lowest not admitted */
     int64_t stored;          /* next offset that state names; -1 none */
     int64_t read;            /* next offset to read; -1 nothing read yet */
+    int64_t reread_ms;       /* when it last brought what may be older than this leader */
     size_t payloads_missing; /* restored jobs whose request is still to be read again */
     int64_t trimmed, trim;   /* done below here; to do below here */
     bool paused;
@@ -77,6 +78,7 @@ struct scheduler {
     size_t outputs_count;
     struct idmap *orphans; /* NULL once restored */
 
+    int64_t restored_ms;
     int64_t epoch;
     int64_t seq;
     int64_t tick_written_ms;

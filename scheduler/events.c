@@ -168,8 +168,13 @@ static void return_all(struct scheduler *scheduler, struct run *run, bool crash)
     while (job) {
         struct job *next = job->links[LINK_STATE].next;
         /* One whose outcome is known needs no other attempt, only its request again. */
-        if (!job->attempt->held)
+        if (!job->attempt->held) {
+            /* The worker may only have been out of reach, its command still unread. It will read
+             * this one before any renewal that lets it go on. */
+            if (crash && !run->superseded)
+                output_cancel(scheduler, run, &job->id, job->attempt->number);
             job_return(scheduler, job, crash, "its worker died");
+        }
         job = next;
     }
 }

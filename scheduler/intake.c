@@ -38,6 +38,16 @@ static bool advance(struct scheduler *scheduler, int64_t *read, int64_t offset)
     return true;
 }
 
+static bool advance_requests(struct scheduler *scheduler, struct partition *partition,
+                             const struct event *event)
+{
+    int64_t slack_ms = scheduler->config.dedupe_window_ms / 100;
+
+    if (event->timestamp_ms < scheduler->restored_ms + slack_ms)
+        partition->reread_ms = scheduler->now_ms;
+    return advance(scheduler, &partition->read, event->position.offset);
+}
+
 static void conflict(struct scheduler *scheduler, const struct event *event)
 {
     const struct request *from = &event->record->u.request;
@@ -123,7 +133,7 @@ void intake_request(struct scheduler *scheduler, const struct event *event)
     union idmap_value *mark;
 
     CHECK(partition);
-    if (!advance(scheduler, &partition->read, event->position.offset))
+    if (!advance_requests(scheduler, partition, event))
         return;
     job = job_find(scheduler, &request->request_id);
     mark = job ? NULL : idmap_get(scheduler->done_marks, request->request_id.bytes);
@@ -144,7 +154,7 @@ void intake_bad_request(struct scheduler *scheduler, const struct event *event)
     struct action *action;
 
     CHECK(partition);
-    if (!advance(scheduler, &partition->read, event->position.offset) ||
+    if (!advance_requests(scheduler, partition, event) ||
         event->position.offset < partition->stored)
         return;
     action = output_action(scheduler, ACTION_DEAD_LETTER);

@@ -79,7 +79,8 @@ struct attempt {
 struct job_batch {
     uint8_t key[16]; /* in the scheduler's map of batches */
     struct str tenant, batch_id;
-    struct job_list jobs;
+    size_t refs;                       /* jobs that point here, FINISHED ones too */
+    struct job_list jobs;              /* all but the FINISHED ones */
     struct job_batch *cancelling_next; /* in the list of those with jobs still to cancel */
     bool cancelled, cancelling;
 };

@@ -160,6 +160,7 @@ void job_attach(struct scheduler *scheduler, struct job *job, const struct reque
     job_set_payload(job, request);
     job->model = queues_model(&scheduler->queues, request->model);
     job->batch = batch_open(scheduler, request->tenant, request->batch_id);
+    job->batch->refs++;
     job_list_append(&job->batch->jobs, LINK_BATCH, job);
     deadlines_add(&scheduler->deadlines, job);
     if (state != JOB_NEW)
@@ -269,7 +270,7 @@ struct job_batch *batch_open(struct scheduler *scheduler, struct str tenant, str
 
 void batch_release(struct scheduler *scheduler, struct job_batch *batch)
 {
-    if (!batch || batch->jobs.count > 0 || batch->cancelled)
+    if (!batch || --batch->refs > 0 || batch->cancelled)
         return;
     idmap_remove(scheduler->batches, batch->key, NULL);
     free((void *)batch->tenant.data);

@@ -186,12 +186,34 @@ static uint32_t check_models(struct scheduler *scheduler, uint32_t limit)
     return limit;
 }
 
+/* Marks older than this are not needed any more. While a request waits, its partition's stored
+ * offset stands there, and a successor reads again what was finished behind it; until it has, it
+ * needs the marks of all that, however old they are. So nothing is forgotten that finished after
+ * the lowest waiting request came, nor while a partition still brings what came before this
+ * leader. Timestamps are the producers', hence the slack (1.7 hours for 7 days). */
+static int64_t marks_oldest_ms(const struct scheduler *scheduler)
+{
+    int64_t window_ms = scheduler->config.dedupe_window_ms, slack_ms = window_ms / 100;
+    int64_t oldest_ms = scheduler->now_ms - window_ms;
+
+    for (int kind = 0; kind < CLASS_COUNT; kind++)
+        for (uint32_t i = 0; i < scheduler->config.request_partitions[kind]; i++) {
+            const struct partition *partition = &scheduler->partitions[kind][i];
+            const struct job *head = partition->queued.head;
+            if (partition->paused || scheduler->now_ms - partition->reread_ms <= slack_ms)
+                return 0;
+            if (head && head->admitted_ms - slack_ms < oldest_ms)
+                oldest_ms = head->admitted_ms - slack_ms;
+        }
+    return oldest_ms;
+}
+
 /* Forgets ids whose dedupe window is over. */
 static void sweep_done_marks(struct scheduler *scheduler)
 {
     struct request_id old[MARKS_PER_TICK];
     size_t count = 0;
-    int64_t oldest_s = (scheduler->now_ms - scheduler->config.dedupe_window_ms) / 1000;
+    int64_t oldest_s = marks_oldest_ms(scheduler) / 1000;
 
     for (int i = 0; i < MARKS_PER_TICK; i++) {
         union idmap_value *mark;
