@@ -4,6 +4,7 @@
 #include "common/check.h"
 #include "common/clock.h"
 #include "common/ring.h"
+#include "worker/shell/run.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,16 +17,6 @@ struct command {
     enum command_type type;
     struct task *task;
     uint64_t tag;
-};
-
-/* The model thread's side of a task. */
-struct run {
-    struct task *task;
-    uint32_t reported;     /* ids in reports, the forced prefix included */
-    uint32_t chunked;      /* ids in chunks */
-    int64_t unreported_us; /* since when there are others; 0: there are none */
-    bool in_engine;
-    struct report *outcome; /* to be pushed */
 };
 
 struct runner {
@@ -57,63 +48,10 @@ struct runner {
 
 /* ---- model thread: reports ---- */
 
-static void *put(char **at, const void *data, size_t size)
-{
-    void *place = *at;
-
-    if (size > 0)
-        memcpy(place, data, size);
-    *at += size;
-    return place;
-}
-
-/* A report with all ids and text that are new; NULL if there are none and it is no outcome. */
-static struct report *make_report(struct run *run, enum report_type type)
-{
-    const struct answer_view view = answer_view(run->task->answer);
-    bool stream = task_assignment(run->task)->stream && type != REPORT_RELEASED;
-    /* Done carries everything; only who streams needs the Progress that covers the last chunk. */
-    size_t progress = type == REPORT_DONE && !stream ? 0 : view.count - run->reported;
-    size_t chunk = stream ? view.ready - run->chunked : 0;
-    size_t from = chunk > 0 && run->chunked > 0 ? (size_t)view.ends[run->chunked - 1] : 0;
-    size_t size = chunk > 0 ? (size_t)view.ends[view.ready - 1] - from : 0;
-    struct report *report;
-    int32_t *ends;
-    char *at;
-
-    if (progress + chunk == 0 && type == REPORT_PROGRESS)
-        return NULL;
-    report = malloc(sizeof *report + (progress + 2 * chunk) * sizeof(int32_t) + size);
-    CHECK(report != NULL);
-    *report = (struct report){.type = type,
-                              .task = run->task,
-                              .progress_first = run->reported,
-                              .chunk_first = run->chunked};
-    at = (char *)(report + 1);
-    report->progress = (struct i32_array){
-        put(&at, view.ids + run->reported, progress * sizeof *view.ids), progress};
-    report->chunk =
-        (struct i32_array){put(&at, view.ids + run->chunked, chunk * sizeof *view.ids), chunk};
-    ends = put(&at, view.ends + run->chunked, chunk * sizeof *ends);
-    for (size_t i = 0; i < chunk; i++)
-        ends[i] -= (int32_t)from;
-    report->chunk_ends = (struct i32_array){ends, chunk};
-    report->chunk_text = (struct str){put(&at, view.text + from, size), size};
-    return report;
-}
-
-/* What make_report() took is not taken again; only once the report is pushed. */
-static void mark_reported(struct run *run, const struct report *report)
-{
-    run->reported += (uint32_t)report->progress.count;
-    run->chunked += (uint32_t)report->chunk.count;
-    run->unreported_us = 0;
-}
-
 /* A full ring keeps the ids for the next report. */
 static void report_progress(struct runner *runner, struct run *run)
 {
-    struct report *report = make_report(run, REPORT_PROGRESS);
+    struct report *report = run_report(run, REPORT_PROGRESS);
 
     if (report == NULL) {
         run->unreported_us = 0;
@@ -122,7 +60,7 @@ static void report_progress(struct runner *runner, struct run *run)
     /* Marked first: a pushed report is the other thread's. */
     struct run before = *run;
 
-    mark_reported(run, report);
+    run_mark(run, report);
     if (!ring_push(runner->reports, report)) {
         *run = before;
         free(report);
@@ -144,21 +82,6 @@ static bool is_due(const struct runner *runner, const struct run *run, int64_t n
 
 /* ---- model thread: the life of a run ---- */
 
-static struct token_usage usage_of(const struct run *run, const struct engine_usage *used)
-{
-    uint32_t prompt = run->task->prompt->count;
-
-    return (struct token_usage){
-        .prompt_tokens_uncached = prompt - used->cached_tokens,
-        .prompt_tokens_cached = used->cached_tokens,
-        .output_tokens = (uint32_t)answer_view(run->task->answer).count,
-        .prefill_us = used->prefill_us,
-        .decode_us = used->decode_us,
-        .queue_us = used->queue_us,
-        .run_us = used->run_us,
-    };
-}
-
 /* Takes the run out of the engine; its outcome is pushed by push_outcomes(). */
 static void end(struct runner *runner, struct run *run, enum report_type type,
                 enum finish_reason finish_reason)
@@ -175,9 +98,9 @@ static void end(struct runner *runner, struct run *run, enum report_type type,
     if (type == REPORT_DONE)
         answer_finish(run->task->answer);
     used.queue_us += before_us > 0 ? before_us : 0;
-    run->outcome = make_report(run, type);
+    run->outcome = run_report(run, type);
     run->outcome->finish_reason = finish_reason;
-    run->outcome->usage = usage_of(run, &used);
+    run->outcome->usage = run_usage(run, &used);
 }
 
 static void end_failed(struct runner *runner, struct run *run, const char *code,
