@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One real worker with the demo model under a scheduler made by hand: every promise of R5, R6 and
+R8 that is the worker's, on a real broker."""
+import json
+import signal
+import time
+import uuid
+
+import pytest
+
+from leader import ALL_ZERO, Leader
+from stack import BUILD, ROOT, Process, wait_until
+
+SAMPLES = ROOT / "ops/demo/samples"
+
+
+def demo():
+    """(body, what the model says) of the 24 demo requests."""
+    with open(SAMPLES / "demo.jsonl") as lines, \
+            open(SAMPLES / "demo.reference.jsonl") as references:
+        return [(json.loads(line)["body"] | {"model": ""}, json.loads(reference))
+                for line, reference in zip(lines, references)]
+
+
+def long_body(tokens=900):
+    return {"messages": [{"role": "user", "content": "x"}], "temperature": 0,
+            "max_tokens": tokens, "ignore_eos": True}
+
+
+class Bench:
+    def __init__(self, stack):
+        self.stack, self.leader, self.count = stack, Leader(stack), 0
+
+    def worker(self, *options):
+        self.count += 1
+        process = Process(f"worker-{self.count}",
+                          [BUILD / "pelton-worker", "--brokers", self.stack.brokers,
+                           "--topic-prefix", self.stack.prefix, "--model", ROOT / "ops/demo/model",
+                           "--model-name", "demo", "--slot", "0", "--threads", "1", *options],
+                          self.stack.logs)
+        self.stack.processes.append(process)
+        known = len(self.leader.hellos)
+        assert self.leader.pump(20, lambda: len(self.leader.hellos) > known), process.log()
+        assert self.leader.pump(5, lambda: self.leader.heartbeats)
+        return process
+
+
+@pytest.fixture
+def bench(stack):
+    stack.create()
+    bench = Bench(stack)
+    yield bench
+    bench.leader.close()
+
+
+def test_answers_and_streams_are_the_models_own(bench):
+    leader = bench.leader
+    bench.worker()
+    wanted = {leader.assign(body, stream=index % 2 == 0): (index, reference)
+              for index, (body, reference) in enumerate(demo())}
+    assert leader.pump(20, lambda: len(leader.of("Done")) == len(wanted))
+    leader.pump(0.3)
+    for request_id, (index, reference) in wanted.items():
+        [done] = leader.of("Done", request_id)
+        assert done["text"] == reference["text"]
+        assert done["finish_reason"] == "STOP"
+        usage = done["usage"]
+        assert usage["prompt_tokens_uncached"] + usage["prompt_tokens_cached"] == \
+            reference["prompt_tokens"]
+        assert usage["output_tokens"] == reference["completion_tokens"] == len(done["ids"])
+        assert leader.stream(request_id) == ((done["ids"], done["text"]) if index % 2 == 0
+                                             else ([], ""))
+    assert leader.heartbeats[-1]["running"] == []
+    assert leader.hellos[-1]["model"] == "demo"
+
+
+def test_a_chunk_follows_its_progress_and_done_follows_the_chunks(bench):
+    leader = bench.leader
+    bench.worker()
+    request_id = leader.assign(long_body(200), stream=True)
+    assert leader.pump(20, lambda: leader.of("Done"))
+    ids, text = leader.stream(request_id)
+    [done] = leader.of("Done")
+    assert (ids, text) == (done["ids"], done["text"])
+    assert len(ids) == 200 and done["finish_reason"] == "LENGTH"
+    assert len(leader.chunks) > 5
+    said = 0
+    for progress in leader.progress:
+        assert progress["first_index"] == said
+        said += len(progress["ids"])
+    for chunk in leader.chunks:
+        end = chunk["first_index"] + len(chunk["ids"])
+        assert chunk["at_ms"] <= done["at_ms"]
+        covered = max(p["first_index"] + len(p["ids"]) for p in leader.progress
+                      if p["at_ms"] <= chunk["at_ms"])
+        assert covered >= end
+
+
+def test_bad_requests_fail_by_name_and_neighbours_go_on(bench):
+    leader = bench.leader
+    bench.worker()
+    body, reference = demo()[0]
+    cases = {
+        leader.assign(body | {"max_tokens": 0}): ("invalid_value", "max_tokens"),
+        leader.assign(body | {"n": 2}): ("unsupported_value", "n"),
+        leader.assign(body | {"messages": []}): ("invalid_value", "messages"),
+        leader.assign("[1"): ("invalid_json", ""),
+        leader.assign({"prompt": ""}, endpoint="COMPLETIONS"): ("invalid_value", "prompt"),
+        leader.assign({"prompt": [7] * 1024}, endpoint="COMPLETIONS"):
+            ("context_length_exceeded", "prompt"),
+        leader.assign(body, model="other"): ("model_not_found", "model"),
+    }
+    good = leader.assign(body)
+    assert leader.pump(10, lambda: len(leader.of("Failed")) == len(cases) and leader.of("Done"))
+    for request_id, (code, param) in cases.items():
+        [failed] = leader.of("Failed", request_id)
+        assert failed["kind"] == "REJECT"
+        assert (failed["failure"]["code"], failed["failure"]["param"]) == (code, param)
+        assert failed["usage"]["output_tokens"] == 0
+    [done] = leader.of("Done", good)
+    assert done["text"] == reference["text"]
+
+
+def test_commands_of_others_are_ignored(bench):
+    leader = bench.leader
+    bench.worker()
+    body, _ = demo()[0]
+    leader.assign(body, incarnation=ALL_ZERO)
+    leader.epoch = 5
+    newest = leader.assign(body)
+    leader.assign(body, epoch=4)
+    leader.command("Cancel", epoch=4, request_id=newest, attempt=1)
+    assert leader.pump(10, lambda: leader.of("Done"))
+    leader.pump(1)
+    assert [done["request_id"] for done in leader.of("Done")] == [newest]
+
+
+def test_an_assignment_said_twice_runs_once_and_a_new_attempt_replaces(bench):
+    leader = bench.leader
+    leader.renewing = False
+    bench.worker()
+    body, reference = demo()[0]
+    request_id = str(uuid.uuid4())
+    leader.assign(body, request_id)
+    leader.assign(body, request_id)
+    leader.assign(body, request_id, attempt=2)
+    leader.pump(1)
+    assert leader.heartbeats[-1]["running"] == [{"request_id": request_id, "attempt": 2}]
+    leader.renewing = True
+    assert leader.pump(10, lambda: leader.of("Done"))
+    leader.pump(1)
+    assert [(d["attempt"], d["text"]) for d in leader.of("Done")] == [(2, reference["text"])]
+
+
+def test_a_cancelled_request_is_silent(bench):
+    leader = bench.leader
+    bench.worker()
+    request_id = leader.assign(long_body())
+    other = leader.assign(demo()[0][0])
+    leader.command("Cancel", request_id=request_id, attempt=1)
+    leader.command("Cancel", request_id=other, attempt=7)  # another attempt's
+    assert leader.pump(10, lambda: leader.of("Done", other))
+    leader.pump(1.2)
+    assert not leader.of("Done", request_id) and not leader.of("Yield")
+    assert leader.heartbeats[-1]["running"] == []
+
+
+def test_a_forced_prefix_is_said_again_and_only_the_rest_is_progress(bench):
+    leader = bench.leader
+    bench.worker()
+    first = leader.assign(long_body(40), stream=True)
+    assert leader.pump(10, lambda: leader.of("Done"))
+    ids = leader.of("Done")[0]["ids"]
+    for forced in (1, 17, 39, 40):
+        leader.progress.clear()
+        request_id = leader.assign(long_body(40), attempt=2, stream=True, prefix=ids[:forced])
+        assert leader.pump(10, lambda: leader.of("Done", request_id))
+        [done] = leader.of("Done", request_id)
+        assert done["ids"] == ids and done["text"] == leader.of("Done", first)[0]["text"]
+        assert leader.stream(request_id, 2) == (ids, done["text"])
+        assert all(p["first_index"] >= forced for p in leader.progress)
+
+
+def test_without_a_lease_nothing_runs_and_nothing_is_said(bench):
+    leader = bench.leader
+    leader.renewing = False
+    bench.worker("--lease", "1s")
+    good = leader.assign(demo()[0][0])
+    bad = leader.assign("[")
+    leader.pump(2)
+    assert not leader.events and leader.heartbeats[-1]["steps"] == 0
+    held = {entry["request_id"] for entry in leader.heartbeats[-1]["running"]}
+    assert held == {good, bad}
+    leader.renew(seq=1)  # too old to help: its lease is over
+    leader.pump(1)
+    assert not leader.events
+    leader.renewing = True
+    assert leader.pump(10, lambda: leader.of("Done", good) and leader.of("Failed", bad))
+
+
+def test_an_expired_lease_stops_the_work_and_a_renewal_goes_on_with_it(bench):
+    leader = bench.leader
+    bench.worker("--lease", "1s", "--progress-interval", "20ms", "--progress-tokens", "4")
+    wanted = [leader.assign(long_body(), stream=index == 0) for index in range(24)]
+    assert leader.pump(10, lambda: leader.progress)
+    leader.renewing = False
+    leader.pump(0.2)
+    renewed = leader.heartbeats[-1]["sent_ms"]
+    leader.pump(3)
+    silent_from = renewed + 1000
+    last = max(record["at_ms"] for record in leader.progress + leader.chunks)
+    assert last <= silent_from + 50
+    assert len(leader.of("Done")) < len(wanted)
+    steps = leader.heartbeats[-1]["steps"]
+    leader.pump(1)
+    assert leader.heartbeats[-1]["steps"] == steps > 0
+    leader.renewing = True
+    assert leader.pump(60, lambda: len(leader.of("Done")) == len(wanted))
+    assert len(leader.hellos) == 1
+    assert leader.pump(5, lambda: leader.stream(wanted[0])[1] ==
+                       leader.of("Done", wanted[0])[0]["text"])
+
+
+def test_a_lease_that_does_not_come_back_ends_the_incarnation(bench):
+    leader = bench.leader
+    leader.renewing = False
+    bench.worker("--lease", "500ms", "--lease-keep", "1s")
+    leader.assign(demo()[0][0])
+    first = leader.incarnation
+    assert leader.pump(10, lambda: len(leader.hellos) == 2)
+    assert leader.incarnation != first
+    assert [g["incarnation"] for g in leader.of("Goodbye")] == [first]
+    assert not leader.of("Done")
+    leader.renewing = True
+    again = leader.assign(demo()[0][0])
+    assert leader.pump(10, lambda: leader.of("Done", again))
+    assert leader.of("Done")[0]["incarnation"] == leader.incarnation
+
+
+def test_the_newest_worker_of_a_slot_wins(bench):
+    leader = bench.leader
+    older = bench.worker()
+    first = leader.incarnation
+    newer = bench.worker()
+    assert older.process.wait(10) == 69
+    assert "slot 0 was taken by another worker" in older.log()
+    assert leader.incarnation != first and newer.process.poll() is None
+    request_id = leader.assign(demo()[0][0])
+    assert leader.pump(10, lambda: leader.of("Done", request_id))
+
+
+def test_sigterm_finishes_what_runs(bench):
+    leader = bench.leader
+    worker = bench.worker()
+    leader.renewing = False  # so that nothing is finished before the signal
+    assert leader.pump(10, lambda: len(leader.heartbeats) > 7)
+    wanted = [leader.assign(long_body(300)) for _ in range(3)]
+    assert leader.pump(5, lambda: len(leader.heartbeats[-1]["running"]) == 3)
+    worker.send(signal.SIGTERM)
+    leader.renewing = True
+    assert leader.pump(20, lambda: leader.of("Goodbye"))
+    assert worker.process.wait(10) == 0
+    assert sorted(done["request_id"] for done in leader.of("Done")) == sorted(wanted)
+    assert not leader.of("Yield")
+
+
+def test_sigterm_gives_back_what_takes_too_long(bench):
+    leader = bench.leader
+    worker = bench.worker("--drain-timeout", "100ms")
+    wanted = [leader.assign(long_body(), stream=index == 0) for index in range(24)]
+    assert leader.pump(5, lambda: leader.progress)
+    worker.send(signal.SIGTERM)
+    assert leader.pump(20, lambda: leader.of("Goodbye"))
+    assert worker.process.wait(10) == 0
+    outcomes = [r["request_id"] for r in leader.of("Done") + leader.of("Yield")]
+    assert sorted(outcomes) == sorted(wanted) and leader.of("Yield")
+    # Progress holds all that was said, without a gap, so that nothing is computed twice.
+    for request_id in wanted:
+        said = 0
+        for progress in leader.progress:
+            if progress["request_id"] == request_id:
+                assert progress["first_index"] == said
+                said += len(progress["ids"])
+        if leader.of("Yield", request_id):
+            assert said > 0 or not leader.stream(request_id)[0]
+
+
+def test_metrics_and_readiness(bench):
+    import re
+    import urllib.error
+    import urllib.request
+    leader = bench.leader
+    leader.renewing = False
+    worker = bench.worker()
+    port = re.search(r"event=metrics .*port=(\d+)", worker.log()).group(1)
+
+    def get(path):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+    assert get("/healthz")[0] == 200
+    assert get("/readyz")[0] == 503
+    leader.renewing = True
+    leader.assign(demo()[0][0])
+    assert leader.pump(10, lambda: leader.of("Done"))
+    leader.pump(1.2)
+    assert get("/readyz")[0] == 200
+    text = get("/metrics")[1]
+    assert "pelton_worker_done_total 1" in text
+    assert 'pelton_worker_layer_load{layer="0"}' in text
+    wait_until("the lease is over", 10, lambda: (leader.renewing, setattr(
+        leader, "renewing", False), leader.pump(0.2), get("/readyz")[0] == 503)[-1])
+
+
+def test_an_unknown_slot_is_a_clear_error(stack):
+    stack.create()
+    worker = Process("worker", [BUILD / "pelton-worker", "--brokers", stack.brokers,
+                                "--topic-prefix", stack.prefix, "--model", ROOT / "ops/demo/model",
+                                "--slot", "7"], stack.logs)
+    stack.processes.append(worker)
+    assert worker.process.wait(20) == 69
+    assert "slot 7: topic" in worker.log() and "2 partitions" in worker.log()
