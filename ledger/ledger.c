@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ledger/ledger.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "common/check.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/stop.h"
+#include "common/topics.h"
+#include "ledger/intake.h"
+#include "ledger/store.h"
+#include "schemas/codec.h"
+
+enum { BACKOFF_MS_MIN = 100, BACKOFF_MS_MAX = 10000 };
+
+struct partition {
+    int64_t next; /* committed in PostgreSQL */
+    int64_t end;  /* of the topic, as last asked; for the lag */
+    int64_t goal; /* with --once: booked up to here is done */
+};
+
+struct ledger {
+    const struct settings *settings;
+    struct config_list kafka_settings;
+    struct meters *meters;
+    char topic[TOPIC_NAME_SIZE_MAX];
+    struct codec *codec;
+    struct intake *intake; /* NULL: not connected */
+    struct store *store;   /* NULL: not connected */
+    int64_t epoch;         /* 0: none taken yet */
+    bool goals_set;
+    struct partition *partitions;
+    struct store_advance *advances; /* scratch, one for each partition */
+    int32_t partitions_count;
+    int64_t lag_due_us; /* monotonic */
+    int64_t partitions_due_us;
+    int64_t premake_due_us;
+};
+
+static void disconnect(struct ledger *ledger)
+{
+    intake_close(ledger->intake);
+    store_close(ledger->store);
+    ledger->intake = NULL;
+    ledger->store = NULL;
+}
+
+/* ---- connecting ---- */
+
+static void show_partitions(struct ledger *ledger)
+{
+    for (int32_t i = 0; i < ledger->partitions_count; i++) {
+        struct partition *partition = &ledger->partitions[i];
+        /* The end was asked for a moment ago, the position may be beyond it by now. */
+        int64_t lag = partition->end > partition->next ? partition->end - partition->next : 0;
+        meters_partition(ledger->meters, i, partition->next, lag);
+    }
+}
+
+static bool open_intake(struct ledger *ledger, struct err *err)
+{
+    const struct config_common *common = &ledger->settings->common;
+    struct intake_options options = {
+        .kafka =
+            {
+                .brokers = common->brokers,
+                .client_id = *common->client_id ? common->client_id : settings_program.name,
+                .settings = ledger->kafka_settings,
+            },
+        .topic = ledger->topic,
+        .rows_max = (size_t)ledger->settings->batch_rows,
+    };
+
+    if (intake_open(&ledger->intake, &options, err))
+        return true;
+    /* No broker was asked yet: it is the settings, and they will not mend. */
+    err->kind = ERR_FATAL;
+    return false;
+}
+
+static bool open_store(struct ledger *ledger, struct err *err)
+{
+    struct store_options options = {
+        .database = ledger->settings->database,
+        .role = ledger->settings->database_role,
+        .topic = ledger->topic,
+    };
+
+    if (!store_open(&ledger->store, &options, err))
+        return false;
+    if (ledger->epoch == 0 && !store_epoch(ledger->store, &ledger->epoch, err))
+        return false;
+    metric_set(ledger->meters->epoch, (double)ledger->epoch);
+    return true;
+}
+
+static void resize_partitions(struct ledger *ledger, int32_t count)
+{
+    CHECK(count > 0);
+    ledger->partitions = realloc(ledger->partitions, (size_t)count * sizeof(struct partition));
+    ledger->advances = realloc(ledger->advances, (size_t)count * sizeof(struct store_advance));
+    CHECK(ledger->partitions && ledger->advances);
+    for (int32_t i = ledger->partitions_count; i < count; i++)
+        ledger->partitions[i] = (struct partition){0};
+    ledger->partitions_count = count;
+}
+
+static bool claim(struct ledger *ledger, int32_t number, const char *cluster_id, struct err *err)
+{
+    struct partition *partition = &ledger->partitions[number];
+    int64_t first;
+
+    if (!intake_offsets(ledger->intake, number, &first, &partition->end, err) ||
+        !store_claim(ledger->store, &(struct store_claim){number, cluster_id, first, ledger->epoch},
+                     &partition->next, err))
+        return false;
+    if (partition->next < first || partition->next > partition->end)
+        return err_set(err, ERR_FATAL,
+                       "stored offset %" PRId64 " of %s[%" PRId32 "] is out of range %" PRId64
+                       " to %" PRId64 ": records are lost, or the topic was made anew",
+                       partition->next, ledger->topic, number, first, partition->end);
+    if (!ledger->goals_set)
+        partition->goal = partition->end;
+    return true;
+}
+
+static bool assign(struct ledger *ledger, struct err *err)
+{
+    CHECK(ledger->partitions_count > 0);
+    int64_t *next = calloc((size_t)ledger->partitions_count, sizeof *next);
+
+    CHECK(next);
+    for (int32_t i = 0; i < ledger->partitions_count; i++)
+        next[i] = ledger->partitions[i].next;
+    bool ok = intake_assign(ledger->intake, next, ledger->partitions_count, err);
+    free(next);
+    return ok;
+}
+
+static bool claim_and_assign(struct ledger *ledger, struct err *err)
+{
+    const char *cluster_id;
+    int32_t count;
+
+    if (!intake_cluster_id(ledger->intake, &cluster_id, err) ||
+        !intake_partitions(ledger->intake, &count, err))
+        return false;
+    if (count < ledger->partitions_count)
+        return err_set(err, ERR_RETRY, "%s has %" PRId32 " partitions, it had %" PRId32,
+                       ledger->topic, count, ledger->partitions_count);
+    resize_partitions(ledger, count);
+    for (int32_t i = 0; i < count; i++)
+        if (!claim(ledger, i, cluster_id, err))
+            return false;
+    ledger->goals_set = true;
+    return assign(ledger, err);
+}
+
+static bool premake(struct ledger *ledger, struct err *err)
+{
+    int64_t default_rows, months_ahead;
+
+    ledger->premake_due_us = clock_mono_us() + ledger->settings->premake_interval_us;
+    if (!store_premake(ledger->store, ledger->settings->premake_months, &default_rows,
+                       &months_ahead, err))
+        return false;
+    metric_set(ledger->meters->default_rows, (double)default_rows);
+    metric_set(ledger->meters->months_ahead, (double)months_ahead);
+    if (default_rows > 0)
+        LOG_WARN("default_partition", "rows=%" PRId64, default_rows);
+    return true;
+}
+
+static bool connect_all(struct ledger *ledger, struct err *err)
+{
+    const char *cluster_id;
+
+    if (!open_intake(ledger, err) || !intake_cluster_id(ledger->intake, &cluster_id, err))
+        return false;
+    if (!open_store(ledger, err) || !premake(ledger, err))
+        return false;
+    if (!claim_and_assign(ledger, err))
+        return false;
+    show_partitions(ledger);
+    meters_connected(ledger->meters);
+    ledger->partitions_due_us = clock_mono_us() + ledger->settings->partitions_interval_us;
+    for (int32_t i = 0; i < ledger->partitions_count; i++)
+        LOG_INFO("assigned", "topic=%s partition=%d offset=%lld end=%lld epoch=%lld", ledger->topic,
+                 i, (long long)ledger->partitions[i].next, (long long)ledger->partitions[i].end,
+                 (long long)ledger->epoch);
+    return true;
+}
+
+/* ---- booking ---- */
+
+static void report_broken(const struct ledger *ledger, const struct row *rows, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (rows[i].kind == ROW_BROKEN)
+            LOG_ERROR("broken_record", "topic=%s partition=%d offset=%lld reason=%s", ledger->topic,
+                      rows[i].partition, (long long)rows[i].offset, rows[i].reason);
+}
+
+static size_t collect_advances(struct ledger *ledger)
+{
+    size_t count = 0;
+
+    for (int32_t i = 0; i < ledger->partitions_count; i++) {
+        int64_t position = intake_position(ledger->intake, i);
+        if (position > ledger->partitions[i].next)
+            ledger->advances[count++] =
+                (struct store_advance){i, ledger->partitions[i].next, position};
+    }
+    return count;
+}
+
+/* Books rows, or moves offsets over transaction markers when there are none. */
+static bool book(struct ledger *ledger, struct row *rows, size_t count, struct err *err)
+{
+    struct store_batch batch = {
+        .rows = rows,
+        .rows_count = count,
+        .advances = ledger->advances,
+        .advances_count = collect_advances(ledger),
+        .epoch = ledger->epoch,
+    };
+    struct store_result result;
+    int64_t start_us = clock_mono_us();
+
+    if (batch.advances_count == 0)
+        return true;
+    for (size_t i = 0; i < count; i++)
+        row_read(&rows[i], ledger->codec);
+    if (!store_write(ledger->store, &batch, &result, err))
+        return false;
+    for (size_t i = 0; i < batch.advances_count; i++)
+        ledger->partitions[batch.advances[i].partition].next = batch.advances[i].next;
+    meters_batch(ledger->meters, &result, clock_mono_us() - start_us);
+    show_partitions(ledger);
+    report_broken(ledger, rows, count);
+    if (count > 0)
+        LOG_DEBUG("booked", "usage=%llu worker_time=%llu broken=%llu duplicates=%llu us=%lld",
+                  (unsigned long long)result.usage, (unsigned long long)result.worker_time,
+                  (unsigned long long)result.broken, (unsigned long long)result.duplicates,
+                  (long long)(clock_mono_us() - start_us));
+    return true;
+}
+
+/* ---- now and then ---- */
+
+static bool refresh_lag(struct ledger *ledger, struct err *err)
+{
+    for (int32_t i = 0; i < ledger->partitions_count; i++)
+        if (!intake_offsets(ledger->intake, i, NULL, &ledger->partitions[i].end, err))
+            return false;
+    show_partitions(ledger);
+    return true;
+}
+
+/* New partitions start a connection from scratch: rare, and no second way to assign. */
+static bool look_for_partitions(struct ledger *ledger, struct err *err)
+{
+    int32_t count;
+
+    if (!intake_partitions(ledger->intake, &count, err))
+        return false;
+    if (count > ledger->partitions_count)
+        return err_set(err, ERR_RETRY, "%s has grown from %" PRId32 " to %" PRId32 " partitions",
+                       ledger->topic, ledger->partitions_count, count);
+    return true;
+}
+
+static bool tend(struct ledger *ledger, struct err *err)
+{
+    int64_t now_us = clock_mono_us();
+    struct err passing;
+
+    if (now_us >= ledger->lag_due_us) {
+        ledger->lag_due_us = now_us + ledger->settings->lag_interval_us;
+        if (!refresh_lag(ledger, &passing))
+            log_err(LOG_LEVEL_WARN, "lag_unknown", &passing);
+    }
+    if (now_us >= ledger->partitions_due_us) {
+        ledger->partitions_due_us = now_us + ledger->settings->partitions_interval_us;
+        if (!look_for_partitions(ledger, err))
+            return false;
+    }
+    return now_us < ledger->premake_due_us || premake(ledger, err);
+}
+
+static bool goals_reached(const struct ledger *ledger)
+{
+    for (int32_t i = 0; i < ledger->partitions_count; i++)
+        if (ledger->partitions[i].next < ledger->partitions[i].goal)
+            return false;
+    return true;
+}
+
+static bool step(struct ledger *ledger, struct err *err)
+{
+    struct row *rows;
+    size_t count;
+
+    if (!ledger->store)
+        return connect_all(ledger, err);
+    return tend(ledger, err) &&
+           intake_fill(ledger->intake, ledger->settings->batch_wait_us, &rows, &count, err) &&
+           book(ledger, rows, count, err);
+}
+
+static void wait_ms(int64_t ms)
+{
+    for (; ms > 0 && !stop_requested(); ms -= 50)
+        clock_sleep_ms(ms < 50 ? ms : 50);
+}
+
+static bool loop(struct ledger *ledger, struct err *err)
+{
+    int64_t backoff_ms = BACKOFF_MS_MIN;
+
+    while (!stop_requested()) {
+        if (step(ledger, err)) {
+            backoff_ms = BACKOFF_MS_MIN;
+            if (ledger->settings->once && goals_reached(ledger))
+                return true;
+            continue;
+        }
+        if (err->kind == ERR_FATAL)
+            return false;
+        log_err(LOG_LEVEL_WARN, "reconnecting", err);
+        meters_waiting(ledger->meters, err);
+        metric_add(ledger->meters->retries, 1);
+        disconnect(ledger);
+        wait_ms(backoff_ms);
+        backoff_ms = backoff_ms * 2 < BACKOFF_MS_MAX ? backoff_ms * 2 : BACKOFF_MS_MAX;
+    }
+    return true;
+}
+
+bool ledger_run(const struct settings *settings, struct config_list kafka_settings,
+                struct meters *meters, struct err *err)
+{
+    struct ledger ledger = {
+        .settings = settings,
+        .kafka_settings = kafka_settings,
+        .meters = meters,
+    };
+
+    topic_name(ledger.topic, settings->common.topic_prefix, TOPIC_USAGE);
+    if (!codec_open(&ledger.codec, err))
+        return false;
+    bool ok = loop(&ledger, err);
+    disconnect(&ledger);
+    codec_close(ledger.codec);
+    free(ledger.partitions);
+    free(ledger.advances);
+    return ok;
+}
