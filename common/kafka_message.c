@@ -250,6 +250,14 @@ bool kafka_partition_count(rd_kafka_t *client, const char *topic, int timeout_ms
     return kafka_code(code, topic, err);
 }
 
+bool kafka_prepare(rd_kafka_t *client, const char *topic, int timeout_ms, struct err *err)
+{
+    int32_t count;
+
+    /* The answer stays in the client's cache, from which a new topic takes its partitions. */
+    return kafka_partition_count(client, topic, timeout_ms, &count, err);
+}
+
 /* One step of a read; *next moves, *ended once end is reached. */
 static bool read_step(rd_kafka_t *reader, const struct kafka_range *range, int64_t end,
                       int64_t *next, struct err *err)

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "producer/batch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/check.h"
+
+static bool has_prefix(struct str text, struct str prefix)
+{
+    return text.size >= prefix.size &&
+           (prefix.size == 0 || memcmp(text.data, prefix.data, prefix.size) == 0);
+}
+
+/* All jobs of the control topic, in the order of their first record. */
+struct jobs {
+    struct codec *codec;
+    struct batch_state *items;
+    size_t count, capacity;
+};
+
+static struct batch_state *find_job(struct jobs *jobs, struct str id)
+{
+    for (size_t i = jobs->count; i-- > 0;)
+        if (jobs->items[i].record && str_equal(jobs->items[i].record->u.batch.batch_id, id))
+            return &jobs->items[i];
+    return NULL;
+}
+
+static void put_job(struct jobs *jobs, struct record *record)
+{
+    struct batch_state *job = find_job(jobs, record->u.batch.batch_id);
+
+    if (job) {
+        record_free(job->record);
+        job->record = record;
+        return;
+    }
+    if (jobs->count == jobs->capacity) {
+        jobs->capacity = jobs->capacity ? 2 * jobs->capacity : 64;
+        jobs->items = realloc(jobs->items, jobs->capacity * sizeof *jobs->items);
+        CHECK(jobs->items);
+    }
+    jobs->items[jobs->count++] = (struct batch_state){.record = record};
+}
+
+static bool visit_control(void *context, const rd_kafka_message_t *message, struct err *err)
+{
+    struct jobs *jobs = context;
+    struct record *record;
+    struct batch_state *job;
+
+    /* A record of a later version, or a foreign one, is none of ours. */
+    if (!message->payload ||
+        !codec_decode(jobs->codec, message->payload, message->len, &record, err))
+        return true;
+    if (record->type == RECORD_BATCH) {
+        put_job(jobs, record);
+        return true;
+    }
+    if (record->type == RECORD_CANCEL_BATCH) {
+        job = find_job(jobs, record->u.cancel_batch.batch_id);
+        if (job)
+            job->cancelled = true;
+    }
+    record_free(record);
+    return true;
+}
+
+static bool read_jobs(struct session *session, struct jobs *jobs, struct err *err)
+{
+    char control[TOPIC_NAME_SIZE_MAX];
+    const struct kafka_range range = {.from = {control, 0, RD_KAFKA_OFFSET_BEGINNING},
+                                      .timeout_ms = SESSION_TIMEOUT_MS,
+                                      .visit = visit_control,
+                                      .context = jobs};
+
+    *jobs = (struct jobs){.codec = session->codec};
+    session_topic(session, TOPIC_CONTROL, control);
+    return kafka_read_to_end(session->reader, &range, NULL, err);
+}
+
+static void free_jobs(struct jobs *jobs)
+{
+    for (size_t i = 0; i < jobs->count; i++)
+        record_free(jobs->items[i].record);
+    free(jobs->items);
+}
+
+bool batch_find(struct session *session, struct str id, struct batch_state *state, struct err *err)
+{
+    struct batch_state *found = NULL;
+    struct jobs jobs;
+    size_t matches = 0;
+    bool ok = read_jobs(session, &jobs, err);
+
+    *state = (struct batch_state){.record = NULL};
+    if (ok)
+        found = find_job(&jobs, id);
+    for (size_t i = 0; ok && !found && i < jobs.count; i++)
+        matches += has_prefix(jobs.items[i].record->u.batch.batch_id, id);
+    for (size_t i = 0; matches == 1 && !found && i < jobs.count; i++)
+        if (has_prefix(jobs.items[i].record->u.batch.batch_id, id))
+            found = &jobs.items[i];
+    if (matches > 1)
+        ok = err_set(err, ERR_REJECT, "%zu batches start with \"%.*s\": give more of the id",
+                     matches, (int)id.size, id.data);
+    if (ok && found) {
+        *state = *found;
+        found->record = NULL; /* the caller's now */
+    }
+    free_jobs(&jobs);
+    return ok;
+}
+
+bool batch_need(struct session *session, const char *id, struct batch_state *state, struct err *err)
+{
+    char control[TOPIC_NAME_SIZE_MAX];
+
+    if (!batch_find(session, str_from(id), state, err))
+        return false;
+    session_topic(session, TOPIC_CONTROL, control);
+    return state->record || err_set(err, ERR_REJECT, "no batch \"%.100s\" in %s at %.60s", id,
+                                    control, session->options->common.brokers);
+}
+
+void batch_free(struct batch_state *state)
+{
+    record_free(state->record);
+    state->record = NULL;
+}
+
+bool batch_each(struct session *session,
+                bool (*visit)(void *context, const struct batch_state *state, struct err *err),
+                void *context, struct err *err)
+{
+    struct jobs jobs;
+    bool ok = read_jobs(session, &jobs, err);
+
+    for (size_t i = 0; ok && i < jobs.count; i++)
+        ok = visit(context, &jobs.items[i], err);
+    free_jobs(&jobs);
+    return ok;
+}
+
+static const enum topic first_offset_topics[] = {TOPIC_RESULTS, TOPIC_TOKENS, TOPIC_DEAD_LETTERS};
+enum { FIRST_OFFSET_TOPICS = 3 };
+
+bool batch_first_offsets(struct session *session, struct partition_offset **offsets, size_t *count,
+                         char **names, struct err *err)
+{
+    *names = calloc(FIRST_OFFSET_TOPICS, TOPIC_NAME_SIZE_MAX);
+    CHECK(*names);
+    *offsets = NULL;
+    *count = 0;
+    for (size_t t = 0; t < FIRST_OFFSET_TOPICS; t++) {
+        char *name = *names + t * TOPIC_NAME_SIZE_MAX;
+        int32_t partitions;
+        session_topic(session, first_offset_topics[t], name);
+        if (!kafka_partition_count(session->reader, name, SESSION_TIMEOUT_MS, &partitions, err))
+            return false;
+        *offsets = realloc(*offsets, (*count + (size_t)partitions) * sizeof **offsets);
+        CHECK(*offsets);
+        for (int32_t p = 0; p < partitions; p++) {
+            struct partition_offset *offset = &(*offsets)[(*count)++];
+            *offset = (struct partition_offset){.topic = str_from(name), .partition = p};
+            if (!kafka_offsets(session->reader, name, p, SESSION_TIMEOUT_MS, NULL, &offset->offset,
+                               err))
+                return false;
+        }
+    }
+    return true;
+}
+
+bool batch_positions(struct session *session, const struct batch *batch, const char *name,
+                     struct kafka_position **positions, size_t *count, struct err *err)
+{
+    int32_t partitions;
+
+    if (!kafka_partition_count(session->reader, name, SESSION_TIMEOUT_MS, &partitions, err))
+        return false;
+    *count = (size_t)partitions;
+    *positions = calloc(*count, sizeof **positions);
+    CHECK(*positions);
+    for (int32_t p = 0; p < partitions; p++) {
+        struct kafka_position *position = &(*positions)[p];
+        *position = (struct kafka_position){name, p, RD_KAFKA_OFFSET_BEGINNING};
+        for (size_t i = 0; i < batch->first_offsets_count; i++)
+            if (batch->first_offsets[i].partition == p &&
+                str_equal(batch->first_offsets[i].topic, str_from(name)))
+                position->offset = batch->first_offsets[i].offset;
+    }
+    return true;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * batch - jobs, as the control topic knows them.
+ */
+#ifndef PRODUCER_BATCH_H
+#define PRODUCER_BATCH_H
+
+#include "producer/session.h"
+
+/* What is known of a job. batch is a RECORD_BATCH for record_free(), NULL if there is none. */
+struct batch_state {
+    struct record *record;
+    bool cancelled;
+};
+
+/* The newest record of the job whose id is id, or of the only one whose id starts with it; REJECT
+ * where several do. An unknown job is no error: record is NULL. */
+bool batch_find(struct session *session, struct str id, struct batch_state *state, struct err *err);
+/* As batch_find(), but an unknown job is REJECT, saying where was looked. */
+bool batch_need(struct session *session, const char *id, struct batch_state *state,
+                struct err *err);
+void batch_free(struct batch_state *state);
+
+/* Calls visit with the newest record of every job, oldest first. */
+bool batch_each(struct session *session,
+                bool (*visit)(void *context, const struct batch_state *state, struct err *err),
+                void *context, struct err *err);
+
+/* Ends of results, tokens and dead-letters now. *offsets is for free(); topics points to names
+ * that live as long as *names, which is for free(), too. */
+bool batch_first_offsets(struct session *session, struct partition_offset **offsets, size_t *count,
+                         char **names, struct err *err);
+
+/* Where to start reading a topic for this job: every partition of today, the job's offset or, for
+ * partitions that came later, the beginning. name holds the topic's; *positions is for free(). */
+bool batch_positions(struct session *session, const struct batch *batch, const char *name,
+                     struct kafka_position **positions, size_t *count, struct err *err);
+
+#endif

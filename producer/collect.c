@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "common/idmap.h"
+#include "producer/command.h"
+#include "producer/line.h"
+#include "producer/meter.h"
+#include "producer/render.h"
+
+struct options {
+    struct session_options session;
+    const char *output;
+    const char *errors;
+    const char *input;
+    bool wait;
+};
+
+static const struct config_key keys[] = {
+    {.name = "output",
+     .letter = 'o',
+     .type = CONFIG_STRING,
+     .offset = offsetof(struct options, output),
+     .default_value = "-",
+     .value_name = "FILE",
+     .help = "Where answers go; - is standard output."},
+    {.name = "errors",
+     .letter = 'e',
+     .type = CONFIG_STRING,
+     .offset = offsetof(struct options, errors),
+     .value_name = "FILE",
+     .help = "Where errors go; among the answers where it is not given."},
+    {.name = "input",
+     .letter = 'i',
+     .type = CONFIG_STRING,
+     .offset = offsetof(struct options, input),
+     .value_name = "FILE",
+     .help = "The submitted file: its rejected lines join the errors."},
+    {.name = "wait",
+     .letter = 'w',
+     .type = CONFIG_BOOL,
+     .offset = offsetof(struct options, wait),
+     .help = "Wait until every request has its outcome."},
+    SESSION_KEYS(struct options, session),
+};
+
+static const struct config_program program = {
+    .name = "pelton collect",
+    .version = PELTON_VERSION,
+    .synopsis = "[options] BATCH",
+    .summary = "Writes the outcomes of a job as OpenAI Batch output lines, each custom_id once, in "
+               "the order of\n"
+               "arrival. Files get their names only when they are complete.",
+    .epilogue =
+        "Exit code: 0 all answered, 65 some ended in an error, 66 no such batch or file, 69 no "
+        "answer\n"
+        "from Kafka, 73 a file cannot be written, 75 not all outcomes are there (see --wait).",
+    .keys = keys,
+    .keys_count = sizeof keys / sizeof *keys,
+    .arguments_max = 1,
+};
+
+/* A file that is written beside its place and moved there at the end. */
+struct output {
+    FILE *file;
+    const char *path;
+    char part[4096];
+};
+
+struct collection {
+    const struct options *options;
+    struct output answers, errors;
+    struct meter meter;
+};
+
+static bool output_open(struct output *output, const char *path, struct err *err)
+{
+    int size;
+
+    output->path = path;
+    if (strcmp(path, "-") == 0) {
+        output->file = stdout;
+        return true;
+    }
+    size = snprintf(output->part, sizeof output->part, "%s.part", path);
+    if (size < 0 || (size_t)size >= sizeof output->part)
+        return err_set(err, ERR_REJECT, "%.100s...: the path is too long", path);
+    output->file = fopen(output->part, "wb");
+    return output->file || err_set(err, ERR_REJECT, "%.150s: %s", output->part, strerror(errno));
+}
+
+/* Moves the file to its place if keep is true, else removes it. */
+static bool output_close(struct output *output, bool keep, struct err *err)
+{
+    bool ok = true;
+
+    if (!output->file)
+        return true;
+    if (output->file == stdout)
+        return fflush(stdout) == 0 ||
+               err_set(err, ERR_REJECT, "standard output: %s", strerror(errno));
+    ok = ferror(output->file) == 0;
+    ok = fclose(output->file) == 0 && ok;
+    output->file = NULL;
+    if (!keep || !ok)
+        remove(output->part);
+    else
+        ok = rename(output->part, output->path) == 0;
+    return ok || err_set(err, ERR_REJECT, "%.150s: %s", output->path, strerror(errno));
+}
+
+static bool write_line(struct output *output, char *line, struct err *err)
+{
+    bool ok = fprintf(output->file, "%s\n", line) > 0;
+
+    free(line);
+    return ok || err_set(err, ERR_REJECT, "%.150s: %s", output->path, strerror(errno));
+}
+
+static struct output *errors_of(struct collection *collection)
+{
+    return collection->errors.file ? &collection->errors : &collection->answers;
+}
+
+static bool visit(void *context, const struct result *result, struct err *err)
+{
+    struct collection *collection = context;
+
+    return write_line(result->status == RESULT_COMPLETED ? &collection->answers
+                                                         : errors_of(collection),
+                      render_result(result), err);
+}
+
+static bool tick(void *context, const struct results_tally *tally)
+{
+    struct collection *collection = context;
+    char note[120];
+
+    command_note(tally, note, sizeof note);
+    meter_show(&collection->meter, tally->finished, tally->total, note);
+    return true;
+}
+
+/* Finds the lines of the submitted file again that did not become requests. */
+static bool add_rejected(struct collection *collection, const struct batch *batch, struct err *err)
+{
+    struct idmap *line_of = idmap_open(0);
+    struct line_error error;
+    struct raw_line raw;
+    struct lines *lines;
+    struct request_id id;
+    struct line line;
+    bool ok, end = false;
+
+    if (!lines_open(&lines, collection->options->input, CODEC_REQUEST_SIZE_MAX, err)) {
+        idmap_close(line_of);
+        return false;
+    }
+    do {
+        ok = lines_next(lines, &raw, &end, err);
+        if (!ok || end || line_is_blank(&raw))
+            continue;
+        if (!line_check(&raw, &line, &error)) {
+            ok = write_line(errors_of(collection), render_rejected(&error, raw.number), err);
+            continue;
+        }
+        request_id_make(batch->tenant, batch->batch_id, line.custom_id, &id);
+        if (!line_check_unique(line_of, &id, raw.number, &error))
+            ok = write_line(errors_of(collection), render_rejected(&error, raw.number), err);
+        line_free(&line);
+    } while (ok && !end);
+    lines_close(lines, NULL);
+    idmap_close(line_of);
+    return ok;
+}
+
+static int finish(struct collection *collection, const struct results_tally *tally, bool ok,
+                  struct err *err)
+{
+    bool closed;
+
+    if (!ok) {
+        output_close(&collection->answers, false, &(struct err){0});
+        output_close(&collection->errors, false, &(struct err){0});
+        return command_fail(err->kind == ERR_REJECT ? EX_CANTCREAT : command_code(err), err);
+    }
+    closed = output_close(&collection->answers, true, err);
+    closed = output_close(&collection->errors, closed, err) && closed;
+    if (!closed)
+        return command_fail(EX_CANTCREAT, err);
+    if (tally->rejected > 0 && !*collection->options->input)
+        fprintf(stderr,
+                "pelton: %llu lines were rejected when they were submitted; --input FILE adds "
+                "them to the errors\n",
+                (unsigned long long)tally->rejected);
+    if (!results_done(tally))
+        fprintf(stderr, "pelton: %llu of %llu outcomes are there; --wait waits for the rest\n",
+                (unsigned long long)tally->finished, (unsigned long long)tally->total);
+    return command_code_of_tally(tally);
+}
+
+static int collect(struct session *session, const struct options *options, const char *id)
+{
+    struct collection collection = {.options = options};
+    struct results_options walk = {.visit = visit, .tick = tick, .context = &collection};
+    struct batch_state state;
+    struct results_tally tally = {0};
+    char note[120];
+    struct err err;
+    bool ok;
+    int code;
+
+    if (!batch_need(session, id, &state, &err))
+        return command_fail(err.kind == ERR_REJECT ? EX_NOINPUT : command_code(&err), &err);
+    walk.batch = state.record;
+    ok = output_open(&collection.answers, options->output, &err) &&
+         (!*options->errors || output_open(&collection.errors, options->errors, &err)) &&
+         (!*options->input || add_rejected(&collection, &state.record->u.batch, &err));
+    if (ok && options->wait) {
+        collection.meter = meter_start("answers", false);
+        ok = results_follow(session, &walk, &tally, &err);
+        command_note(&tally, note, sizeof note);
+        meter_end(&collection.meter, tally.finished, tally.total, note);
+    } else if (ok) {
+        ok = results_read(session, &walk, &tally, &err);
+    }
+    code = finish(&collection, &tally, ok, &err);
+    batch_free(&state);
+    return code;
+}
+
+int command_collect(int argc, char **argv)
+{
+    struct options options;
+    struct session session;
+    struct config *config;
+    const char *id;
+    struct err err;
+    int code;
+
+    if (!command_configure(&config, &program, argc, argv, &options, &code))
+        return code;
+    id = command_argument(config, "BATCH");
+    if (!id) {
+        config_free(config);
+        return EX_USAGE;
+    }
+    if (session_open(&session, &options.session, config_kafka_settings(config), &err))
+        code = collect(&session, &options, id);
+    else
+        code = command_fail(EX_UNAVAILABLE, &err);
+    session_close(&session);
+    config_free(config);
+    return code;
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "producer/command.h"
+
+#include <stdio.h>
+#include <sysexits.h>
+
+#include "common/log.h"
+#include "producer/render.h"
+
+bool command_configure(struct config **config, const struct config_program *program, int argc,
+                       char **argv, void *values, int *code)
+{
+    const struct session_options *options = values;
+    enum config_outcome outcome;
+    struct err err;
+
+    if (!config_load(config, program, argc, argv, values, &outcome, &err)) {
+        *code = command_fail(EX_USAGE, &err);
+        return false;
+    }
+    *code = EX_OK;
+    if (outcome == CONFIG_EXIT)
+        return false;
+    log_open("pelton", (enum log_level)options->common.log_level);
+    return true;
+}
+
+int command_fail(int code, const struct err *err)
+{
+    fprintf(stderr, "pelton: %s\n", err->message);
+    return code;
+}
+
+int command_code(const struct err *err)
+{
+    return err->kind == ERR_RETRY ? EX_UNAVAILABLE : EX_SOFTWARE;
+}
+
+const char *command_argument(const struct config *config, const char *what)
+{
+    struct config_list arguments = config_arguments(config);
+
+    if (arguments.count > 0)
+        return arguments.items[0];
+    fprintf(stderr, "pelton: %s is missing; see --help\n", what);
+    return NULL;
+}
+
+void command_note(const struct results_tally *tally, char *note, size_t note_size)
+{
+    static const char *const names[] = {NULL, "failed", "expired", "cancelled"};
+    size_t used = 0;
+
+    note[0] = '\0';
+    for (int status = RESULT_FAILED; status <= RESULT_CANCELLED; status++) {
+        if (tally->by_status[status] == 0 || used >= note_size)
+            continue;
+        used += (size_t)snprintf(note + used, note_size - used, "%s%llu %s", used ? ", " : "",
+                                 (unsigned long long)tally->by_status[status], names[status]);
+    }
+}
+
+static uint64_t waiting(const struct results_tally *tally)
+{
+    return tally->total > tally->finished ? tally->total - tally->finished : 0;
+}
+
+static const char *state_of(bool cancelled, const struct results_tally *tally)
+{
+    if (results_done(tally))
+        return cancelled ? "cancelled" : "completed";
+    if (cancelled)
+        return "cancelling";
+    return tally->complete ? "in_progress" : "submitting";
+}
+
+void command_print_tally(const struct batch *batch, bool cancelled,
+                         const struct results_tally *tally, bool json)
+{
+    if (json) {
+        render_event(stdout, "status",
+                     json_pack("{s:s%, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "batch",
+                               batch->batch_id.data, batch->batch_id.size, "state",
+                               state_of(cancelled, tally), "total", (json_int_t)tally->total,
+                               "completed", (json_int_t)tally->by_status[RESULT_COMPLETED],
+                               "failed", (json_int_t)tally->by_status[RESULT_FAILED], "expired",
+                               (json_int_t)tally->by_status[RESULT_EXPIRED], "cancelled",
+                               (json_int_t)tally->by_status[RESULT_CANCELLED], "waiting",
+                               (json_int_t)waiting(tally), "rejected",
+                               (json_int_t)tally->rejected));
+        return;
+    }
+    printf("batch      %.*s\nstate      %s\ntotal      %llu\ncompleted  %llu\n",
+           (int)batch->batch_id.size, batch->batch_id.data, state_of(cancelled, tally),
+           (unsigned long long)tally->total,
+           (unsigned long long)tally->by_status[RESULT_COMPLETED]);
+    printf("failed     %llu\nexpired    %llu\ncancelled  %llu\nwaiting    %llu\n",
+           (unsigned long long)tally->by_status[RESULT_FAILED],
+           (unsigned long long)tally->by_status[RESULT_EXPIRED],
+           (unsigned long long)tally->by_status[RESULT_CANCELLED],
+           (unsigned long long)waiting(tally));
+    printf("rejected   %llu\n", (unsigned long long)tally->rejected);
+}
+
+int command_code_of_tally(const struct results_tally *tally)
+{
+    if (!results_done(tally))
+        return EX_TEMPFAIL;
+    return tally->by_status[RESULT_COMPLETED] == tally->finished ? EX_OK : EX_DATAERR;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * command - the subcommands of `pelton`, and what their main functions share.
+ *
+ * Exit codes are those of sysexits.h:
+ *    0  done
+ *   64  usage: an option or argument                65  some lines or requests ended in an error
+ *   66  no such file or batch                       69  Kafka does not answer, or lacks our topics
+ *   70  a fault of ours                             73  an output file cannot be written
+ *   75  not finished: interrupted, unacknowledged or not all answers are there; try again
+ */
+#ifndef PRODUCER_COMMAND_H
+#define PRODUCER_COMMAND_H
+
+#include "common/config.h"
+#include "producer/results.h"
+#include "producer/session.h"
+
+/* Each takes the arguments behind its own name (argv[0] is that name) and returns the exit code. */
+int command_submit(int argc, char **argv);
+int command_status(int argc, char **argv);
+int command_tail(int argc, char **argv);
+int command_collect(int argc, char **argv);
+int command_cancel(int argc, char **argv);
+int command_topics(int argc, char **argv);
+
+/* config_load(), with its errors printed. False: return *code. */
+bool command_configure(struct config **config, const struct config_program *program, int argc,
+                       char **argv, void *values, int *code);
+/* Prints "pelton: message" and returns code. */
+int command_fail(int code, const struct err *err);
+/* The exit code where nothing more is known than the kind. */
+int command_code(const struct err *err);
+/* One argument is required: NULL and a message where it is missing. */
+const char *command_argument(const struct config *config, const char *what);
+/* The status table, or its JSON event, to standard output. */
+void command_print_tally(const struct batch *batch, bool cancelled,
+                         const struct results_tally *tally, bool json);
+/* For progress: "10 failed, 2 cancelled", "" where all is well. */
+void command_note(const struct results_tally *tally, char *note, size_t note_size);
+/* 0 or EX_DATAERR, EX_TEMPFAIL. */
+int command_code_of_tally(const struct results_tally *tally);
+
+#endif

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "producer/session.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/stop.h"
+
+static void on_delivered(rd_kafka_t *client, const rd_kafka_message_t *message, void *context)
+{
+    struct session *session = context;
+
+    (void)client;
+    if (message->err) {
+        session->undelivered++;
+        kafka_code(message->err, rd_kafka_topic_name(message->rkt), &session->delivery);
+    }
+}
+
+static struct kafka_options kafka_options_of(struct session *session)
+{
+    const struct config_common *common = &session->options->common;
+
+    return (struct kafka_options){.brokers = common->brokers,
+                                  .client_id = *common->client_id ? common->client_id : "pelton",
+                                  .settings = session->settings,
+                                  .delivered = on_delivered,
+                                  .context = session};
+}
+
+static bool prepare(struct session *session, const struct session_options *options,
+                    struct config_list settings, struct err *err)
+{
+    session->options = options;
+    session->settings = settings;
+    if (strlen(options->tenant) > TENANT_SIZE_MAX || !*options->tenant)
+        return err_set(err, ERR_REJECT, "--tenant must have 1 to %d bytes", TENANT_SIZE_MAX);
+    return session->codec || codec_open(&session->codec, err);
+}
+
+bool session_open(struct session *session, const struct session_options *options,
+                  struct config_list settings, struct err *err)
+{
+    struct kafka_options kafka;
+    char control[TOPIC_NAME_SIZE_MAX];
+    int32_t count;
+
+    *session = (struct session){.options = options};
+    if (!prepare(session, options, settings, err))
+        return false;
+    kafka = kafka_options_of(session);
+    if (!kafka_open(&session->reader, KAFKA_READER, &kafka, err))
+        return false;
+    session_topic(session, TOPIC_CONTROL, control);
+    if (kafka_partition_count(session->reader, control, SESSION_TIMEOUT_MS, &count, err))
+        return true;
+    if (err->kind == ERR_RETRY)
+        return err_set(err, ERR_RETRY, "no answer from Kafka at %.100s within %d s",
+                       options->common.brokers, SESSION_TIMEOUT_MS / 1000);
+    return false;
+}
+
+bool session_open_producer(struct session *session, const struct session_options *options,
+                           struct config_list settings, struct err *err)
+{
+    struct kafka_options kafka;
+
+    if (!session->codec)
+        *session = (struct session){.options = options};
+    if (!prepare(session, options, settings, err))
+        return false;
+    kafka = kafka_options_of(session);
+    return kafka_open(&session->producer, KAFKA_PRODUCER, &kafka, err);
+}
+
+void session_close(struct session *session)
+{
+    kafka_close(session->producer, 0);
+    kafka_close(session->reader, 0);
+    codec_close(session->codec);
+    *session = (struct session){.options = NULL};
+}
+
+void session_topic(const struct session *session, enum topic topic, char name[TOPIC_NAME_SIZE_MAX])
+{
+    topic_name(name, session->options->common.topic_prefix, topic);
+}
+
+bool session_prepare(struct session *session, enum topic topic, struct err *err)
+{
+    char name[TOPIC_NAME_SIZE_MAX];
+
+    session_topic(session, topic, name);
+    return kafka_prepare(session->producer, name, SESSION_TIMEOUT_MS, err);
+}
+
+bool session_produce(struct session *session, enum topic topic, struct str key,
+                     const struct record *record, struct buffer *buffer, struct err *err)
+{
+    char name[TOPIC_NAME_SIZE_MAX], type[64];
+    struct kafka_message message;
+
+    if (!codec_encode(session->codec, record, buffer, err))
+        return false;
+    session_topic(session, topic, name);
+    snprintf(type, sizeof type, "pelton.%s", record_type_name(record->type));
+    message = (struct kafka_message){
+        .topic = name,
+        .partition = RD_KAFKA_PARTITION_UA,
+        .key = key.data,
+        .key_size = key.size,
+        .value = buffer->data,
+        .value_size = buffer->size,
+        .type = type,
+        .source = "/pelton",
+        .id = record->type == RECORD_REQUEST ? record->u.request.request_id.bytes : NULL};
+    /* A full queue is the normal state of a fast reader; only the brokers' silence ends the wait,
+     * through message.timeout.ms. */
+    while (!kafka_produce_wait(session->producer, &message, 1000, err))
+        if (err->kind != ERR_RETRY || session->undelivered > 0 || stop_requested())
+            return false;
+    return true;
+}
+
+bool session_flush(struct session *session, struct err *err)
+{
+    while (!kafka_flush(session->producer, 1000, err))
+        if (err->kind != ERR_RETRY)
+            return false;
+    if (session->undelivered == 0)
+        return true;
+    return err_set(err, ERR_RETRY, "%llu messages were not acknowledged (%.150s)",
+                   (unsigned long long)session->undelivered, session->delivery.message);
+}

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/idmap.h"
+#include "common/stop.h"
+#include "common/utf8.h"
+#include "producer/command.h"
+#include "producer/line.h"
+#include "producer/meter.h"
+#include "producer/render.h"
+
+struct options {
+    struct session_options session;
+    const char *batch;
+    int class;
+    int64_t window_us;
+    bool stream;
+    bool wait;
+    const char *errors;
+};
+
+static const struct config_key keys[] = {
+    {.name = "batch",
+     .letter = 'b',
+     .type = CONFIG_STRING,
+     .offset = offsetof(struct options, batch),
+     .value_name = "ID",
+     .help =
+         "Name of the job; the file's SHA-256 where it is not given. Needed for standard input."},
+    {.name = "class",
+     .letter = 'c',
+     .type = CONFIG_CHOICE,
+     .offset = offsetof(struct options, class),
+     .choices = "interactive|bulk",
+     .default_value = "bulk",
+     .help = "Service class; interactive requests go first."},
+    {.name = "completion_window",
+     .type = CONFIG_DURATION,
+     .offset = offsetof(struct options, window_us),
+     .help = "Requests that are not answered by then expire, such as 24h; 0, the default: never."},
+    {.name = "stream",
+     .type = CONFIG_BOOL,
+     .offset = offsetof(struct options, stream),
+     .help =
+         "Publish tokens as they come, for `pelton tail`; interactive requests do without asking, "
+         "--no-stream keeps them from it."},
+    {.name = "wait",
+     .letter = 'w',
+     .type = CONFIG_BOOL,
+     .offset = offsetof(struct options, wait),
+     .help = "Wait until every request has its outcome."},
+    {.name = "errors",
+     .letter = 'e',
+     .type = CONFIG_STRING,
+     .offset = offsetof(struct options, errors),
+     .value_name = "FILE",
+     .help =
+         "Write lines that cannot be requests to this file, in the form of a Batch error file."},
+    SESSION_KEYS(struct options, session),
+};
+
+static const struct config_program program = {
+    .name = "pelton submit",
+    .version = PELTON_VERSION,
+    .synopsis = "[options] FILE.jsonl|-",
+    .summary = "Sends the lines of an OpenAI Batch file (custom_id, method, url, body) to Kafka. A "
+               "line that\n"
+               "cannot be a request is reported with its number and left out; blank lines are "
+               "passed over.\n"
+               "Sending the same file again does no harm: requests are known by tenant, batch and "
+               "custom_id.",
+    .epilogue = "Exit code: 0 all lines sent (with --wait: and answered), 65 some lines or "
+                "requests ended in an\n"
+                "error, 66 no such file, 69 no answer from Kafka, 75 unfinished: submit again.",
+    .keys = keys,
+    .keys_count = sizeof keys / sizeof *keys,
+    .arguments_max = 1,
+};
+
+enum { REJECTED_SHOWN_MAX = 20 }; /* on the terminal; the file has them all */
+
+struct submission {
+    const struct options *options;
+    enum stream_mode stream;
+    enum topic topic; /* of the requests */
+    struct session session;
+    const char *path;
+    char batch_id[BATCH_ID_SIZE_MAX + 1];
+    uint64_t file_size; /* 0: unknown */
+    struct batch batch;
+    struct partition_offset *first_offsets; /* of a new job; for free() */
+    char *names;
+    struct batch_state before; /* what was known of the job */
+    struct idmap *line_of;     /* request_id to line */
+    FILE *errors;
+    struct buffer buffer;
+    struct meter meter;
+};
+
+static bool check_batch_id(struct submission *submission, struct err *err)
+{
+    const struct options *options = submission->options;
+    const bool is_stdin = strcmp(submission->path, "-") == 0;
+    uint8_t digest[SHA256_SIZE];
+
+    if (strlen(options->batch) > BATCH_ID_SIZE_MAX ||
+        !utf8_valid(options->batch, strlen(options->batch)))
+        return err_set(err, ERR_REJECT, "--batch must be UTF-8 of at most %d bytes",
+                       BATCH_ID_SIZE_MAX);
+    if (!*options->batch && is_stdin)
+        return err_set(err, ERR_REJECT,
+                       "standard input has no hash to name the job by; give --batch ID");
+    snprintf(submission->batch_id, sizeof submission->batch_id, "%s", options->batch);
+    if (is_stdin)
+        return true;
+    if (!lines_hash_file(submission->path, digest, &submission->file_size, err))
+        return false;
+    memcpy(submission->batch.file_hash, digest, sizeof digest);
+    if (!*options->batch)
+        hex_format(digest, sizeof digest, submission->batch_id);
+    return true;
+}
+
+/* A job that exists keeps its beginning: results of an earlier submission count, and a request that
+ * is done is not done again. */
+static bool open_batch(struct submission *submission, struct err *err)
+{
+    struct batch *batch = &submission->batch;
+    const struct options *options = submission->options;
+    const char *slash = strrchr(submission->path, '/');
+
+    batch->batch_id = str_from(submission->batch_id);
+    batch->tenant = str_from(options->session.tenant);
+    batch->file_name = str_from(slash ? slash + 1 : submission->path);
+    batch->service_class = (enum service_class)options->class;
+    batch->created_ms = clock_wall_ms();
+    batch->deadline_ms = options->window_us > 0 ? batch->created_ms + options->window_us / 1000 : 0;
+    if (!batch_find(&submission->session, batch->batch_id, &submission->before, err))
+        return false;
+    if (submission->before.record &&
+        !str_equal(submission->before.record->u.batch.batch_id, batch->batch_id))
+        batch_free(&submission->before); /* only begins alike */
+    if (!submission->before.record) {
+        if (!batch_first_offsets(&submission->session, &submission->first_offsets,
+                                 &batch->first_offsets_count, &submission->names, err))
+            return false;
+        batch->first_offsets = submission->first_offsets;
+        return true;
+    }
+    const struct batch *before = &submission->before.record->u.batch;
+    if (!str_equal(before->tenant, batch->tenant))
+        return err_set(err, ERR_REJECT, "batch %.80s belongs to tenant %.*s", submission->batch_id,
+                       (int)before->tenant.size, before->tenant.data);
+    if (before->complete && (strcmp(submission->path, "-") == 0 ||
+                             memcmp(before->file_hash, batch->file_hash, SHA256_SIZE) != 0))
+        return err_set(err, ERR_REJECT,
+                       "batch %.80s was submitted from another file (%.*s): choose another --batch",
+                       submission->batch_id, (int)before->file_name.size, before->file_name.data);
+    batch->created_ms = before->created_ms;
+    batch->first_offsets = before->first_offsets;
+    batch->first_offsets_count = before->first_offsets_count;
+    return true;
+}
+
+static bool publish_batch(struct submission *submission, bool complete, struct err *err)
+{
+    struct record record = {.type = RECORD_BATCH};
+    char key[STATE_KEY_SIZE_MAX];
+    size_t key_size;
+
+    submission->batch.complete = complete;
+    record.u.batch = submission->batch;
+    key_size = state_key(&record, key);
+    return session_produce(&submission->session, TOPIC_CONTROL, (struct str){key, key_size},
+                           &record, &submission->buffer, err) &&
+           session_flush(&submission->session, err);
+}
+
+static void reject(struct submission *submission, const struct line_error *error, uint64_t number)
+{
+    submission->batch.rejected++;
+    if (submission->errors) {
+        char *line = render_rejected(error, number);
+        fprintf(submission->errors, "%s\n", line);
+        free(line);
+    }
+    if (submission->batch.rejected <= REJECTED_SHOWN_MAX)
+        fprintf(stderr, "%s%s:%" PRIu64 ": %s\n",
+                submission->meter.style == METER_BAR ? "\r\033[K" : "", submission->path, number,
+                error->message);
+    else if (submission->batch.rejected == REJECTED_SHOWN_MAX + 1)
+        fprintf(stderr, "%s: more lines were rejected; -e FILE has them all\n", submission->path);
+}
+
+/* False only where nothing more can be sent; a bad line is counted. */
+static bool send_line(struct submission *submission, const struct raw_line *raw, struct err *err)
+{
+    const struct batch *batch = &submission->batch;
+    struct record record = {.type = RECORD_REQUEST};
+    struct request *request = &record.u.request;
+    char key[REQUEST_ID_TEXT_SIZE + 1];
+    struct line_error error;
+    struct line line;
+    bool ok = true;
+
+    if (!line_check(raw, &line, &error)) {
+        reject(submission, &error, raw->number);
+        return true;
+    }
+    *request = (struct request){.tenant = batch->tenant,
+                                .batch_id = batch->batch_id,
+                                .custom_id = line.custom_id,
+                                .service_class = batch->service_class,
+                                .endpoint = line.endpoint,
+                                .model = line.model,
+                                .body = line.body,
+                                .line = raw->number > UINT32_MAX ? 0 : (uint32_t)raw->number,
+                                .submitted_ms = clock_wall_ms(),
+                                .deadline_ms = batch->deadline_ms,
+                                .stream = submission->stream};
+    sha256(line.body.data, line.body.size, request->body_hash);
+    request_id_make(request->tenant, request->batch_id, request->custom_id, &request->request_id);
+    request_id_format(&request->request_id, key);
+    if (!line_check_unique(submission->line_of, &request->request_id, raw->number, &error)) {
+        reject(submission, &error, raw->number);
+    } else if (!codec_encode(submission->session.codec, &record, &submission->buffer, err) ||
+               submission->buffer.size > CODEC_REQUEST_SIZE_MAX) {
+        line_error_set(&error, "request_too_large", "",
+                       "the request takes %zu bytes: the limit is %d", submission->buffer.size,
+                       CODEC_REQUEST_SIZE_MAX);
+        reject(submission, &error, raw->number);
+    } else {
+        ok = session_produce(
+            &submission->session,
+            batch->service_class == CLASS_BULK ? TOPIC_REQUESTS_BULK : TOPIC_REQUESTS_INTERACTIVE,
+            (struct str){key, REQUEST_ID_TEXT_SIZE}, &record, &submission->buffer, err);
+        submission->batch.total += ok;
+    }
+    line_free(&line);
+    return ok;
+}
+
+static bool send_file(struct submission *submission, struct err *err)
+{
+    struct lines *lines;
+    struct raw_line raw;
+    uint8_t digest[SHA256_SIZE];
+    bool end = false, ok;
+
+    if (!lines_open(&lines, submission->path, CODEC_REQUEST_SIZE_MAX, err))
+        return false;
+    do {
+        ok = lines_next(lines, &raw, &end, err);
+        if (ok && !end && !line_is_blank(&raw))
+            ok = send_line(submission, &raw, err);
+        if (stop_requested())
+            ok = err_set(err, ERR_RETRY, "interrupted after line %" PRIu64, raw.number);
+        meter_show(&submission->meter, submission->batch.total, 0, "");
+    } while (ok && !end);
+    lines_close(lines, digest);
+    if (!ok)
+        return false;
+    if (submission->file_size > 0 &&
+        memcmp(digest, submission->batch.file_hash, sizeof digest) != 0)
+        return err_set(err, ERR_RETRY, "%.120s changed while it was read", submission->path);
+    memcpy(submission->batch.file_hash, digest, sizeof digest);
+    return session_flush(&submission->session, err);
+}
+
+static void report(const struct submission *submission)
+{
+    const struct batch *batch = &submission->batch;
+
+    if (submission->options->session.json)
+        render_event(stdout, "submitted",
+                     json_pack("{s:s, s:I, s:I}", "batch", submission->batch_id, "total",
+                               (json_int_t)batch->total, "rejected", (json_int_t)batch->rejected));
+    else
+        printf("batch %s: %" PRIu64 " requests sent, %" PRIu64 " lines rejected%s\n",
+               submission->batch_id, batch->total, batch->rejected,
+               submission->before.record ? " (submitted before)" : "");
+    fflush(stdout);
+}
+
+static bool tick(void *context, const struct results_tally *tally)
+{
+    struct submission *submission = context;
+    char note[120];
+
+    command_note(tally, note, sizeof note);
+    meter_show(&submission->meter, tally->finished, tally->total, note);
+    return true;
+}
+
+static int wait_for_results(struct submission *submission)
+{
+    const bool json = submission->options->session.json;
+    const struct record batch = {.type = RECORD_BATCH, .u.batch = submission->batch};
+    const struct results_options options = {.batch = &batch, .tick = tick, .context = submission};
+    struct results_tally tally;
+    char note[120];
+    struct err err;
+
+    submission->meter = meter_start("answers", json);
+    if (!results_follow(&submission->session, &options, &tally, &err))
+        return command_fail(command_code(&err), &err);
+    command_note(&tally, note, sizeof note);
+    meter_end(&submission->meter, tally.finished, tally.total, note);
+    if (json)
+        command_print_tally(&submission->batch, false, &tally, true);
+    return command_code_of_tally(&tally);
+}
+
+static int run(struct submission *submission, struct config *config)
+{
+    const struct options *options = submission->options;
+    struct err err;
+    int code;
+
+    if (!check_batch_id(submission, &err))
+        return command_fail(access(submission->path, R_OK) == 0 ? EX_USAGE : EX_NOINPUT, &err);
+    if (*options->errors) {
+        submission->errors = fopen(options->errors, "wb");
+        if (!submission->errors) {
+            fprintf(stderr, "pelton: %s: %s\n", options->errors, strerror(errno));
+            return EX_CANTCREAT;
+        }
+    }
+    if (!session_open(&submission->session, &options->session, config_kafka_settings(config),
+                      &err) ||
+        !session_open_producer(&submission->session, &options->session,
+                               config_kafka_settings(config), &err) ||
+        !session_prepare(&submission->session, TOPIC_CONTROL, &err) ||
+        !session_prepare(&submission->session, submission->topic, &err))
+        return command_fail(EX_UNAVAILABLE, &err);
+    if (!open_batch(submission, &err))
+        return command_fail(err.kind == ERR_REJECT ? EX_DATAERR : command_code(&err), &err);
+    submission->meter = meter_start("sending", options->session.json);
+    if (!publish_batch(submission, false, &err) || !send_file(submission, &err) ||
+        !publish_batch(submission, true, &err)) {
+        command_fail(EX_TEMPFAIL, &err);
+        fprintf(stderr, "pelton: the job is incomplete; submitting it again does no harm\n");
+        return err.kind == ERR_RETRY ? EX_TEMPFAIL : command_code(&err);
+    }
+    meter_end(&submission->meter, submission->batch.total, submission->batch.total, "");
+    report(submission);
+    if (submission->errors && fflush(submission->errors) != 0) {
+        fprintf(stderr, "pelton: %s: %s\n", options->errors, strerror(errno));
+        return EX_CANTCREAT;
+    }
+    code = submission->batch.rejected > 0 ? EX_DATAERR : EX_OK;
+    if (options->wait) {
+        int waited = wait_for_results(submission);
+        code = waited != EX_OK ? waited : code;
+    }
+    return code;
+}
+
+int command_submit(int argc, char **argv)
+{
+    struct options options;
+    struct submission submission = {.options = &options};
+    struct config *config;
+    int code;
+
+    if (!command_configure(&config, &program, argc, argv, &options, &code))
+        return code;
+    submission.path = command_argument(config, "FILE.jsonl");
+    submission.stream = !config_given(config, "stream") ? STREAM_AUTO
+                        : options.stream                ? STREAM_ON
+                                                        : STREAM_OFF;
+    submission.topic =
+        options.class == CLASS_BULK ? TOPIC_REQUESTS_BULK : TOPIC_REQUESTS_INTERACTIVE;
+    submission.line_of = idmap_open(0);
+    code = submission.path ? run(&submission, config) : EX_USAGE;
+    session_close(&submission.session);
+    if (submission.errors && fclose(submission.errors) != 0 && code == EX_OK)
+        code = EX_CANTCREAT;
+    batch_free(&submission.before);
+    idmap_close(submission.line_of);
+    buffer_free(&submission.buffer);
+    free(submission.first_offsets);
+    free(submission.names);
+    config_free(config);
+    return code;
+}
