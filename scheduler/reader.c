@@ -18,6 +18,9 @@ struct track {
 
 struct reader {
     rd_kafka_t *client;
+    /* Asks for ends and topics. A broker answers a connection's requests one after the other, and
+     * on the reading one each question would wait for the fetch under way, 100 ms. */
+    rd_kafka_t *asker;
     rd_kafka_queue_t *queue;
     rd_kafka_queue_t *answers; /* of trims and commits */
     struct topic_map topics;
@@ -36,12 +39,14 @@ bool reader_open(struct reader **reader, const struct reader_options *options, s
     };
 
     CHECK(opened);
-    if (!kafka_open(&opened->client, KAFKA_READER, &kafka, err)) {
+    if (!kafka_open(&opened->asker, KAFKA_READER, &kafka, err) ||
+        !kafka_open(&opened->client, KAFKA_READER, &kafka, err)) {
+        kafka_close(opened->asker, 0);
         free(opened);
         return false;
     }
     opened->queue = rd_kafka_queue_get_consumer(opened->client);
-    opened->answers = rd_kafka_queue_new(opened->client);
+    opened->answers = rd_kafka_queue_new(opened->asker);
     *reader = opened;
     return true;
 }
@@ -62,6 +67,7 @@ void reader_close(struct reader *reader)
     rd_kafka_queue_destroy(reader->answers);
     rd_kafka_queue_destroy(reader->queue);
     kafka_close(reader->client, 0);
+    kafka_close(reader->asker, 0);
     free(reader);
 }
 
@@ -70,7 +76,7 @@ bool reader_topics(struct reader *reader, const char *prefix, int timeout_ms,
 {
     CHECK(!reader->tracks[TOPIC_STATE]); /* tracks are sized by these counts */
     topic_map_name(&reader->topics, prefix);
-    if (!topic_map_load(&reader->topics, reader->client, timeout_ms, err))
+    if (!topic_map_load(&reader->topics, reader->asker, timeout_ms, err))
         return false;
     *topics = &reader->topics;
     return true;
@@ -79,7 +85,7 @@ bool reader_topics(struct reader *reader, const char *prefix, int timeout_ms,
 bool reader_topics_now(struct reader *reader, struct topic_map *now, int timeout_ms,
                        struct err *err)
 {
-    return topic_map_load(now, reader->client, timeout_ms, err);
+    return topic_map_load(now, reader->asker, timeout_ms, err);
 }
 
 /* NULL for what is not assigned: a message that came late, after a new assignment. */
@@ -105,7 +111,7 @@ static bool reader_resolve(struct reader *reader, const struct reader_from *from
     const char *name = reader->topics.names[from->topic];
     int64_t first, end;
 
-    if (!kafka_offsets(reader->client, name, from->partition, 10000, &first, &end, err))
+    if (!kafka_offsets(reader->asker, name, from->partition, 10000, &first, &end, err))
         return false;
     *offset = from->offset < 0 ? first : from->offset;
     if (*offset > end)
@@ -158,7 +164,7 @@ bool reader_mark_end(struct reader *reader, enum topic topic, int32_t partition,
 {
     struct track *track = track_get(reader, topic, partition);
 
-    if (!kafka_offsets(reader->client, reader->topics.names[topic], partition, timeout_ms, NULL,
+    if (!kafka_offsets(reader->asker, reader->topics.names[topic], partition, timeout_ms, NULL,
                        &track->mark, err))
         return false;
     track->marked = true;
@@ -267,7 +273,7 @@ int64_t reader_end(struct reader *reader, enum topic topic, int32_t partition)
 
     /* Fetch answers carry the end, but a paused partition is not fetched. */
     if (track->paused) {
-        if (kafka_offsets(reader->client, name, partition, 200, NULL, &end, &err))
+        if (kafka_offsets(reader->asker, name, partition, 200, NULL, &end, &err))
             return end;
     } else if (rd_kafka_get_watermark_offsets(reader->client, name, partition, &first, &end) == 0 &&
                end > track->position) {
@@ -292,7 +298,7 @@ void reader_copy_offsets(struct reader *reader, const struct reader_copy *copies
 {
     rd_kafka_topic_partition_list_t *list = reader_list(reader, copies, count);
     rd_kafka_resp_err_t code =
-        rd_kafka_commit_queue(reader->client, list, reader->answers, NULL, NULL);
+        rd_kafka_commit_queue(reader->asker, list, reader->answers, NULL, NULL);
 
     if (code)
         LOG_WARN("offset_copy_failed", "error=%s", rd_kafka_err2str(code));
@@ -305,7 +311,7 @@ void reader_trim(struct reader *reader, enum topic topic, int32_t partition, int
     rd_kafka_topic_partition_list_t *list = reader_list(reader, &below, 1);
     rd_kafka_DeleteRecords_t *deletion = rd_kafka_DeleteRecords_new(list);
 
-    rd_kafka_DeleteRecords(reader->client, &deletion, 1, NULL, reader->answers);
+    rd_kafka_DeleteRecords(reader->asker, &deletion, 1, NULL, reader->answers);
     rd_kafka_DeleteRecords_destroy(deletion);
     rd_kafka_topic_partition_list_destroy(list);
 }

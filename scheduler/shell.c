@@ -15,6 +15,9 @@ enum {
     POLL_MS = 100,
     RETRY_MS = 100, /* after a failed term; doubles from failure to failure */
     RETRY_MS_MAX = 5000,
+    /* Brokers learn of new topics one after the other: what `pelton topics create` has just made
+     * may be missing in the first answers. */
+    CREATED_MS = 3000,
     COMMIT_MS_MAX = 30000, /* below the 60 s after which the broker aborts a transaction */
 };
 
@@ -44,11 +47,13 @@ static bool shell_check_topics(const struct shell *shell, struct err *err)
     if (!reader_open(&reader, &options, err))
         return false;
     bool ok = false;
+    int64_t give_up_us = clock_mono_us() + CREATED_MS * 1000;
     while (!stop_requested()) {
         ok = reader_topics(reader, settings->common.topic_prefix, 5000, &topics, err);
-        if (ok || err->kind != ERR_RETRY)
+        if (ok || (err->kind != ERR_RETRY && clock_mono_us() >= give_up_us))
             break;
-        log_err(LOG_LEVEL_WARN, "broker_away", err);
+        if (err->kind == ERR_RETRY)
+            log_err(LOG_LEVEL_WARN, "broker_away", err);
         clock_sleep_ms(RETRY_MS);
     }
     reader_close(reader);

@@ -36,7 +36,7 @@ struct term {
     const struct topic_map *topics;
     uint32_t slots;
     enum events_read *reads;        /* [slot] */
-    int64_t *admitted[TOPIC_COUNT]; /* requests only: [partition], next not admitted, -1 unknown */
+    int64_t *admitted[TOPIC_COUNT]; /* requests only: [partition], next not admitted */
     bool admitted_moved;
     size_t applied; /* actions whose pause or resume is done */
     int64_t commit_us;
@@ -99,8 +99,6 @@ static void term_new_core(struct term *term)
         partitions[i] = (uint32_t)count;
         term->admitted[requests[i]] = calloc(count, sizeof(int64_t));
         CHECK(term->admitted[requests[i]]);
-        for (size_t p = 0; p < count; p++)
-            term->admitted[requests[i]][p] = -1;
     }
     term->slots = (uint32_t)term->topics->partitions[TOPIC_WORKER_EVENTS];
     term->reads = calloc(term->slots, sizeof *term->reads);
@@ -111,6 +109,18 @@ static void term_new_core(struct term *term)
     CHECK(term->feed.scheduler);
     term->feed.codec = term->codec;
     steady_init(&term->feed.clock, clock_wall_ms(), clock_mono_us());
+}
+
+/* They were all there when the process started: a broker that has restarted may not know yet. */
+static bool term_load_topics(struct term *term, struct err *err)
+{
+    const char *prefix = term->options->settings->common.topic_prefix;
+
+    if (reader_topics(term->reader, prefix, TOPICS_MS, &term->topics, err))
+        return true;
+    if (err->kind == ERR_REJECT)
+        err->kind = ERR_RETRY;
+    return false;
 }
 
 static bool term_begin(struct term *term, struct err *err)
@@ -124,9 +134,7 @@ static bool term_begin(struct term *term, struct err *err)
     };
 
     if (!codec_open(&term->codec, err) || !reader_open(&term->reader, &reader, err) ||
-        !reader_topics(term->reader, options->settings->common.topic_prefix, TOPICS_MS,
-                       &term->topics, err) ||
-        !term_init_outbox(term, err))
+        !term_load_topics(term, err) || !term_init_outbox(term, err))
         return false;
     term_new_core(term);
     struct recovery recovery = {.feed = &term->feed,
@@ -134,7 +142,14 @@ static bool term_begin(struct term *term, struct err *err)
                                 .topics = term->topics,
                                 .goes_on = term_goes_on,
                                 .context = term};
-    return recovery_run(&recovery, err);
+    if (!recovery_run(&recovery, err))
+        return false;
+    /* Until the first tick says better, nothing behind the beginning is admitted. */
+    for (int i = 0; i < CLASS_COUNT; i++) {
+        for (int32_t p = 0; p < term->topics->partitions[requests[i]]; p++)
+            term->admitted[requests[i]][p] = reader_position(term->reader, requests[i], p);
+    }
+    return true;
 }
 
 static void term_free(struct term *term)
@@ -269,22 +284,19 @@ static void term_copy_offsets(struct term *term)
 {
     for (int i = 0; i < CLASS_COUNT; i++) {
         enum topic topic = requests[i];
-        size_t partitions = (size_t)term->topics->partitions[topic], count = 0;
+        size_t partitions = (size_t)term->topics->partitions[topic];
         struct reader_copy *copies = calloc(partitions, sizeof *copies);
         int64_t lag = 0;
 
         CHECK(copies);
         for (int32_t p = 0; p < term->topics->partitions[topic]; p++) {
             int64_t next = term->admitted[topic][p];
-            if (next < 0)
-                next = reader_position(term->reader, topic, p);
-            else
-                copies[count++] = (struct reader_copy){topic, p, next};
+            copies[p] = (struct reader_copy){topic, p, next};
             int64_t end = reader_end(term->reader, topic, p);
             lag += end > next ? end - next : 0;
         }
-        if (term->admitted_moved && count > 0)
-            reader_copy_offsets(term->reader, copies, count);
+        if (term->admitted_moved)
+            reader_copy_offsets(term->reader, copies, partitions);
         exporter_lag(term->options->exporter, (enum service_class)i, lag);
         free(copies);
     }
