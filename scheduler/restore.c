@@ -250,7 +250,7 @@ void restore_finish(struct scheduler *scheduler)
     CHECK(scheduler->orphans);
     scheduler->epoch++;
     scheduler->seq = 0;
-    scheduler->restored_ms = scheduler->now_ms;
+    scheduler->restored_ms = scheduler->tick_written_ms = scheduler->now_ms;
     for (int kind = 0; kind < CLASS_COUNT; kind++)
         for (uint32_t i = 0; i < scheduler->config.request_partitions[kind]; i++)
             scheduler->partitions[kind][i].reread_ms = scheduler->now_ms;

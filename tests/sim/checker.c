@@ -3,6 +3,7 @@
  * The promises, checked against what is in the logs:
  *   - one result and one usage row a request, the right answer in it;
  *   - a next attempt is forced to say every token that may have been streamed;
+ *   - crashes and accepted ids are never forgotten;
  *   - no two workers with a valid lease run the same request;
  *   - offsets in state pass nothing that is neither in flight nor finished, and never go back;
  *   - WorkerTime intervals of an incarnation do not overlap.
@@ -138,6 +139,18 @@ static void check_tick(struct sim *sim, const struct tick *tick)
     }
 }
 
+static void check_in_flight(struct sim *sim, const struct truth *truth,
+                            const struct in_flight *in_flight)
+{
+    const struct in_flight *before = truth->state ? &truth->state->u.in_flight : NULL;
+
+    check_ids(sim, truth, in_flight->prefix, "its entry's prefix");
+    if (before && in_flight->crashes < before->crashes)
+        sim_fail(sim, "request %u: crashes are forgotten", sim_number(sim, &truth->id));
+    if (before && in_flight->prefix.count < before->prefix.count)
+        sim_fail(sim, "request %u: its accepted prefix shrinks", sim_number(sim, &truth->id));
+}
+
 static void check_state(struct sim *sim, const struct message *message)
 {
     const struct record *record = message->record;
@@ -153,7 +166,7 @@ static void check_state(struct sim *sim, const struct message *message)
     if (truth->state && truth->state->type == RECORD_DONE_MARK && record)
         sim_fail(sim, "request %u is done and comes back", sim_number(sim, &truth->id));
     if (record && record->type == RECORD_IN_FLIGHT)
-        check_ids(sim, truth, record->u.in_flight.prefix, "its entry's prefix");
+        check_in_flight(sim, truth, &record->u.in_flight);
     truth->forgotten |= !record;
     truth->state = record;
 }

@@ -162,6 +162,7 @@ static void start(struct sim *sim)
         struct message_log *log = broker_log(&sim->broker, TOPIC_WORKER_EVENTS, (int32_t)i);
         leader->events_offset[i] = start_offset(sim, TOPIC_WORKER_EVENTS, (int32_t)i);
         leader->events_end[i] = -1;
+        leader->events_late_ms[i] = 0;
         read_events(sim, i, (int64_t)log->count); /* before the first tick */
     }
     leader->tick_ms = sim->now_ms;
@@ -193,6 +194,10 @@ static void poll(struct sim *sim)
     for (uint32_t i = 0; i < SIM_SLOTS; i++) {
         int64_t end = (int64_t)broker_log(&sim->broker, TOPIC_WORKER_EVENTS, (int32_t)i)->count;
         int64_t limit = leader->events_offset[i] + sim_below(sim, 8);
+        if (sim_trouble(sim, 3000))
+            leader->events_late_ms[i] = sim->now_ms + sim_between(sim, 50, 8000);
+        if (sim->now_ms < leader->events_late_ms[i])
+            continue;
         read_events(sim, i, end < limit ? end : limit);
         if (leader->events_end[i] >= 0 && leader->events_offset[i] >= leader->events_end[i]) {
             struct event event = {.type = EVENT_EVENTS_END, .slot = i};

@@ -105,7 +105,7 @@ static void open_sim(struct sim *sim, uint64_t seed, bool verbose)
         .request_partitions = {1 + sim_below(sim, 2)},
         .lease_ms = LEASE_MS,
         .dedupe_window_ms = sim_chance(sim, 1, 4) ? 20000 : 7 * 24 * 3600 * 1000LL,
-        .waiting_size_max = sim_chance(sim, 1, 3) ? 1000 : 1000000,
+        .waiting_size_max = sim_chance(sim, 1, 3) ? 400 : 1000000,
         .crashes_max = 1 + sim_below(sim, 4),
         .model_wait_ms = 8000,
         .assign_ahead_percent = sim_below(sim, 100),

@@ -79,7 +79,8 @@ struct leader {
     int64_t requests_offset[CLASS_COUNT][SIM_PARTITIONS];
     bool paused[CLASS_COUNT][SIM_PARTITIONS];
     int64_t events_offset[SIM_SLOTS];
-    int64_t events_end[SIM_SLOTS]; /* asked for; -1 */
+    int64_t events_end[SIM_SLOTS];     /* asked for; -1 */
+    int64_t events_late_ms[SIM_SLOTS]; /* its fetches bring nothing until then */
     int64_t control_offset;
 };
 

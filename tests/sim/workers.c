@@ -294,6 +294,8 @@ static void process_step(struct sim *sim, struct process *process)
             return;
         process->stopped = false;
         sim_log(sim, "process of slot %u wakes up", process->slot);
+        if (sim_trouble(sim, 4)) /* it was told to end while it was stopped */
+            leave(sim, process);
     }
     if (sim_trouble(sim, 6000)) {
         process->stopped = true;

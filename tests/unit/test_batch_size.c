@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "scheduler/batch_size.h"
+
+static struct batch_policy policy_of(double smoothing)
+{
+    return (struct batch_policy){
+        .kind = BATCH_FORMULA,
+        .base = 32,
+        .max = 128,
+        .alpha = 0.5,
+        .threshold = 0.75,
+        .smoothing = smoothing,
+        .window_ms = 500,
+    };
+}
+
+static void published_rule(void **state)
+{
+    struct batch_policy policy = policy_of(1);
+
+    (void)state;
+    assert_int_equal(batch_size_formula(&policy, 0), 48);
+    assert_int_equal(batch_size_formula(&policy, 0.75), 32);
+    assert_int_equal(batch_size_formula(&policy, 1.5), 16);
+    /* 32 * (1 + 0.5 * (1 - 0.4)) = 41.6 is rounded; at 2.25 the rule says 0. */
+    assert_int_equal(batch_size_formula(&policy, 0.3), 42);
+    assert_int_equal(batch_size_formula(&policy, 2.25), 1);
+    assert_int_equal(batch_size_formula(&policy, 1e9), 1);
+    assert_int_equal(batch_size_formula(&policy, NAN), 1);
+    policy.max = 40;
+    assert_int_equal(batch_size_formula(&policy, 0), 40);
+}
+
+static void once_a_window(void **state)
+{
+    struct batch_policy policy = policy_of(1);
+    struct batch_size batch;
+
+    (void)state;
+    batch_size_init(&batch, &policy, 1000);
+    assert_int_equal(batch_size_update(&batch, &policy, 0, 128, 1499), 32);
+    assert_int_equal(batch_size_update(&batch, &policy, 0, 128, 1500), 48);
+    assert_int_equal(batch_size_update(&batch, &policy, 1.5, 128, 1999), 48);
+    assert_int_equal(batch_size_update(&batch, &policy, 1.5, 128, 2000), 16);
+}
+
+static void smoothed_towards_the_answer(void **state)
+{
+    struct batch_policy policy = policy_of(0.25);
+    struct batch_size batch;
+
+    (void)state;
+    batch_size_init(&batch, &policy, 0);
+    assert_int_equal(batch_size_update(&batch, &policy, 0, 128, 500), 36);  /* 32 + 16 / 4 */
+    assert_int_equal(batch_size_update(&batch, &policy, 0, 128, 1000), 39); /* 36 + 12 / 4 */
+    /* Nonsense for one window costs one window's share: 39 - 38 / 4 = 29.5. */
+    assert_int_equal(batch_size_update(&batch, &policy, 1e9, 128, 1500), 30);
+}
+
+static void the_workers_own_limit(void **state)
+{
+    struct batch_policy policy = policy_of(1);
+    struct batch_size batch;
+
+    (void)state;
+    batch_size_init(&batch, &policy, 0);
+    assert_int_equal(batch_size_update(&batch, &policy, 0, 8, 500), 8);
+    assert_int_equal(batch_size_update(&batch, &policy, 0, 0, 500), 1);
+    assert_int_equal(batch_size_update(&batch, &policy, 0, 128, 501), 48);
+}
+
+static void static_stays_at_base(void **state)
+{
+    struct batch_policy policy = policy_of(1);
+    struct batch_size batch;
+
+    (void)state;
+    policy.kind = BATCH_STATIC;
+    batch_size_init(&batch, &policy, 0);
+    assert_int_equal(batch_size_update(&batch, &policy, 5, 128, 5000), 32);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(published_rule),
+        cmocka_unit_test(once_a_window),
+        cmocka_unit_test(smoothed_towards_the_answer),
+        cmocka_unit_test(the_workers_own_limit),
+        cmocka_unit_test(static_stays_at_base),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
