@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "worker/safetensors.h"
+#include "common/safetensors.h"
 
 enum {
     FILES_MAX = 1024, /* DeepSeek-V3 has 163 */

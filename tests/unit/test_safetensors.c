@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "worker/safetensors.h"
+#include "common/safetensors.h"
 
 enum { FILE_SIZE_MAX = 8192 };
 

@@ -15,8 +15,8 @@
  *
  * Threads: after open everything is read-only.
  */
-#ifndef WORKER_SAFETENSORS_H
-#define WORKER_SAFETENSORS_H
+#ifndef COMMON_SAFETENSORS_H
+#define COMMON_SAFETENSORS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "worker/safetensors.h"
+#include "common/safetensors.h"
 
 #include <errno.h>
 #include <fcntl.h>
