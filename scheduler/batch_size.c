@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "scheduler/batch_size.h"
 
+#include <math.h>
+
 #include "common/check.h"
 
 static uint32_t clamp_round(double size, uint32_t max)
@@ -37,15 +39,48 @@ uint32_t batch_size_formula(const struct batch_policy *policy, double load)
     return clamp_round(formula(policy, load), policy->max);
 }
 
-uint32_t batch_size_update(struct batch_size *batch, const struct batch_policy *policy, double load,
-                           uint32_t max_seqs, int64_t now_ms)
+/* Sequences that the planned share of KV memory holds, if they are as long as the running ones. */
+static double kv_cap(const struct batch_policy *policy, const struct batch_signal *signal)
 {
-    uint32_t max = max_seqs < 1 ? 1 : max_seqs;
+    if (policy->kv_share <= 0 || signal->kv_tokens == 0 || signal->running == 0 ||
+        signal->kv_tokens_used == 0)
+        return policy->max;
+    return policy->kv_share * (double)signal->kv_tokens * signal->running /
+           (double)signal->kv_tokens_used;
+}
 
-    if (policy->kind == BATCH_FORMULA && now_ms - batch->adjusted_ms >= policy->window_ms) {
+/* Row costs grow with the batch at most in proportion, so this never cuts too little for long. */
+static double step_cap(const struct batch_policy *policy, const struct batch_signal *signal)
+{
+    if (policy->step_us_target <= 0 || signal->step_us <= policy->step_us_target)
+        return policy->max;
+    return signal->running * policy->step_us_target / signal->step_us;
+}
+
+uint32_t batch_size_answer(const struct batch_policy *policy, const struct batch_signal *signal)
+{
+    double answer = policy->base;
+
+    if (policy->kind == BATCH_STATIC)
+        return policy->base;
+    answer = batch_size_formula(policy, signal->load);
+    if (policy->kind == BATCH_ADAPTIVE) {
+        double pressure = signal->pressure < 1 ? signal->pressure : 1;
+        answer *= 1 + policy->pressure_gain * pressure;
+        answer = fmin(answer, fmin(kv_cap(policy, signal), step_cap(policy, signal)));
+    }
+    return clamp_round(answer, policy->max);
+}
+
+uint32_t batch_size_update(struct batch_size *batch, const struct batch_policy *policy,
+                           const struct batch_signal *signal, int64_t now_ms)
+{
+    uint32_t max = signal->max_seqs < 1 ? 1 : signal->max_seqs;
+
+    if (policy->kind != BATCH_STATIC && now_ms - batch->adjusted_ms >= policy->window_ms) {
         /* The clamped answer is what is smoothed: a load of 100 for one window must not weigh
          * on the next twenty. */
-        double answer = batch_size_formula(policy, load);
+        double answer = batch_size_answer(policy, signal);
         batch->smoothed += policy->smoothing * (answer - batch->smoothed);
         batch->adjusted_ms = now_ms;
         batch->size = clamp_round(batch->smoothed, policy->max);

@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * batch_size - how many sequences a worker may run at once.
+ * batch_size - how many sequences a worker may run at once: three policies
+ * behind one function.
  *
- * The published rule: base * (1 + alpha * (1 - load / threshold)), recomputed
- * once a window, smoothed, and clamped to [1, max] after rounding. load is what
- * the worker reports: the EWMA of its busiest expert's tokens per step over
- * what that expert can do in the target step time; 0 is idle, 1 is full.
+ *   static    always the base.
+ *   formula   the published rule: base * (1 + alpha * (1 - load / threshold)), recomputed once a
+ *             window, smoothed, and clamped to [1, max] after rounding, so that a load far above
+ * the threshold gives 1, never less. adaptive  the formula's answer, grown by lag pressure, then
+ * capped by the KV memory that batches may plan with and by the step time that still meets the
+ * token latency wanted. Where requests wait, throughput counts, up to what memory and latency
+ * allow; where none do, the formula keeps the experts' queues short.
+ *
+ * load is what the worker reports: the EWMA of its busiest expert's tokens per step over what that
+ * expert can do in the target step time; 0 is idle, 1 is full.
  *
  *   base 32, alpha 0.5, threshold 0.75: load 0 -> 48, 0.75 -> 32, 1.5 -> 16.
  *
@@ -19,7 +26,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum batch_policy_kind { BATCH_STATIC, BATCH_FORMULA };
+enum batch_policy_kind { BATCH_STATIC, BATCH_FORMULA, BATCH_ADAPTIVE };
 
 struct batch_policy {
     enum batch_policy_kind kind; /* STATIC: always base */
@@ -29,6 +36,21 @@ struct batch_policy {
     double threshold;            /* expert_load_threshold, above 0 */
     double smoothing;            /* weight of the newest answer, 0 < s <= 1; 1: no smoothing */
     int64_t window_ms;           /* dynamic_adjust_window */
+    /* ADAPTIVE only. */
+    double pressure_gain;  /* growth under full pressure: 1 doubles the answer */
+    double kv_share;       /* of the worker's KV memory, 0.7 to 0.8 advised; 0: no cap */
+    double step_us_target; /* slowest step that meets the token latency; 0: no cap */
+};
+
+/* What is known of a worker, and of the requests that wait. */
+struct batch_signal {
+    double load;
+    double pressure;         /* waiting requests over what all workers may run; full from 1 on */
+    double step_us;          /* EWMA; 0 unknown */
+    uint32_t running;        /* sequences in its batch */
+    uint64_t kv_tokens_used; /* by them */
+    uint64_t kv_tokens;      /* capacity; 0 unknown */
+    uint32_t max_seqs;       /* the worker's own limit */
 };
 
 struct batch_size {
@@ -43,8 +65,11 @@ void batch_size_init(struct batch_size *batch, const struct batch_policy *policy
 /* The formula alone, not smoothed, clamped after rounding. */
 uint32_t batch_size_formula(const struct batch_policy *policy, double load);
 
-/* The size to use now; changes at most once a window. max_seqs: the worker's own limit. */
-uint32_t batch_size_update(struct batch_size *batch, const struct batch_policy *policy, double load,
-                           uint32_t max_seqs, int64_t now_ms);
+/* The answer of the policy now, not smoothed, at least 1. */
+uint32_t batch_size_answer(const struct batch_policy *policy, const struct batch_signal *signal);
+
+/* The size to use now; changes at most once a window. */
+uint32_t batch_size_update(struct batch_size *batch, const struct batch_policy *policy,
+                           const struct batch_signal *signal, int64_t now_ms);
 
 #endif

@@ -253,6 +253,7 @@ static void on_heartbeat(struct scheduler *scheduler, struct slot *slot,
         run->heartbeat_sent_ms = heartbeat->sent_ms;
     run->renewal_due = true;
     run->load = heartbeat->load;
+    run->kv_tokens_used = heartbeat->kv_tokens_used;
     run->step_us = heartbeat->step_us;
     compare_running(scheduler, run, heartbeat);
 }

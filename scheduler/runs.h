@@ -36,6 +36,7 @@ struct run {
     int64_t worker_time_to_ms; /* WorkerTime is written up to here, worker's clock */
     int64_t worker_time_ms;    /* when it was last written, our clock */
     double load;
+    uint64_t kv_tokens_used; /* as the worker reports them */
     int64_t step_us;
     struct batch_size batch;
     uint32_t batch_limit; /* sequences it may run now */

@@ -63,12 +63,37 @@ static void check_leases(struct scheduler *scheduler, struct slot *slot, uint32_
     close_finished_runs(scheduler, slot);
 }
 
-static void renew(struct scheduler *scheduler, struct run *run)
+/* Waiting requests over what the living workers may run. */
+static double lag_pressure(const struct scheduler *scheduler)
 {
+    uint64_t waiting = 0, room = 0;
+
+    for (int kind = 0; kind < CLASS_COUNT; kind++)
+        waiting += scheduler->classes[kind].waiting_requests;
+    for (uint32_t i = 0; i < scheduler->config.slots; i++) {
+        const struct run *run = slot_current(&scheduler->slots[i]);
+        if (run && run->state == RUN_ALIVE)
+            room += run->batch_limit;
+    }
+    return room > 0 ? (double)waiting / (double)room : 0;
+}
+
+static void renew(struct scheduler *scheduler, struct run *run, double pressure)
+{
+    size_t held = run->jobs.count;
+    const struct batch_signal signal = {.load = run->load,
+                                        .pressure = pressure,
+                                        .step_us = (double)run->step_us,
+                                        .running = held < run->batch_limit ? (uint32_t)held
+                                                                           : run->batch_limit,
+                                        .kv_tokens_used = run->kv_tokens_used,
+                                        .kv_tokens = run->hello.kv_tokens,
+                                        .max_seqs = run->hello.max_seqs};
+
     if (run->state != RUN_ALIVE || run->superseded)
         return;
-    run->batch_limit = batch_size_update(&run->batch, &scheduler->config.batch, run->load,
-                                         run->hello.max_seqs, scheduler->now_ms);
+    run->batch_limit =
+        batch_size_update(&run->batch, &scheduler->config.batch, &signal, scheduler->now_ms);
     if (run->renewal_due)
         output_renewal(scheduler, run);
     run->renewal_due = false;
@@ -78,10 +103,12 @@ static void renew(struct scheduler *scheduler, struct run *run)
 
 static void tend_workers(struct scheduler *scheduler)
 {
+    double pressure = lag_pressure(scheduler);
+
     for (uint32_t i = 0; i < scheduler->config.slots; i++) {
         check_leases(scheduler, &scheduler->slots[i], i);
         for (struct run *run = scheduler->slots[i].runs; run; run = run->next)
-            renew(scheduler, run);
+            renew(scheduler, run, pressure);
     }
 }
 
