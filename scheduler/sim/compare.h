@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * compare - one trace under several policies, side by side.
+ *
+ * Static is a fair opponent: the same engine and the same continuous batching
+ * with a fixed cap, and, unless one is given, the cap that did best on the
+ * first half of the trace. Best means the lowest P99 latency among the caps
+ * whose tokens/s are within 2 % of the highest. The dynamic policies take that
+ * cap as their base. Classic static batching gets the best cap of a sweep of
+ * its own kind.
+ *
+ * Throughput under a limit: the highest arrival scale at which the P99 latency
+ * is at most limit_factor times what static batching has at a tenth of the
+ * scale, where nothing queues. An open-loop trace shows a policy's throughput
+ * in no other way: as long as it keeps up, it makes the tokens that arrive.
+ */
+#ifndef SCHEDULER_SIM_COMPARE_H
+#define SCHEDULER_SIM_COMPARE_H
+
+#include "scheduler/lstm.h"
+#include "scheduler/sim/options.h"
+
+struct sim_setup {
+    const struct sim_options *options;
+    struct trace_options trace_options;
+    struct trace trace;
+    struct step_model model;
+    struct routing routing;
+    struct lstm lstm;
+    char columns[256];
+};
+
+struct sim_row {
+    enum sim_policy policy;
+    uint32_t base;
+    struct run_result result;
+    double limit_scale; /* 0: not searched, or none holds */
+    double limit_tokens_per_s;
+};
+
+struct sim_comparison {
+    struct sim_row rows[SIM_POLICIES];
+    uint32_t count;
+    uint32_t static_base;
+    double limit_s; /* of the P99 latency; 0: not asked for */
+};
+
+/* Reads model, routing and predictor as the options say, and takes the trace's options. */
+bool sim_setup_models(struct sim_setup *setup, const struct sim_options *options, struct err *err);
+/* The same, and the trace. */
+bool sim_setup(struct sim_setup *setup, const struct sim_options *options, struct err *err);
+void sim_setup_free(struct sim_setup *setup);
+
+/* The run of one policy with this base batch size. */
+void sim_run_config(const struct sim_setup *setup, enum sim_policy policy, uint32_t base,
+                    struct run_config *config);
+
+bool sim_compare(const struct sim_setup *setup, struct sim_comparison *comparison, struct err *err);
+void sim_comparison_free(struct sim_comparison *comparison);
+
+#endif

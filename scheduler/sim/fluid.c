@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "scheduler/sim/fluid.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { SUBSTEPS = 10 }; /* of a window: a batch fills and empties within it */
+
+struct fluid {
+    const struct run_config *config;
+    const struct fluid_input *input;
+    struct fluid_result *result;
+    struct batch_size batch;
+    struct planner planner;
+    struct predict predict;
+    double in_system; /* requests waiting and running */
+    double load;
+    double step_us; /* of the last substep */
+    double now_s;
+    double window_tokens, window_left_s;
+    uint32_t nodes; /* serving */
+    uint32_t starting;
+    double started_s; /* when they serve */
+    double in_system_area;
+};
+
+static const struct trace_window *window_at(const struct fluid *fluid)
+{
+    size_t index = (size_t)(fluid->now_s / fluid->input->window_s);
+    static const struct trace_window none = {0};
+
+    return index < fluid->input->count ? &fluid->input->windows[index] : &none;
+}
+
+/* Lengths of what runs: those of the arrivals; the last ones known when nothing arrives. */
+static struct trace_window lengths_at(const struct fluid *fluid)
+{
+    size_t index = (size_t)(fluid->now_s / fluid->input->window_s);
+
+    if (index >= fluid->input->count)
+        index = fluid->input->count - 1;
+    while (index > 0 && fluid->input->windows[index].output < 1)
+        index--;
+    struct trace_window lengths = fluid->input->windows[index];
+    lengths.output = fmax(lengths.output, 1);
+    lengths.prompt = fmax(lengths.prompt, 1);
+    return lengths;
+}
+
+struct flow {
+    double rows;    /* decoding sequences of a node */
+    double step_us; /* 0: idle */
+    double load;
+    double tokens_per_s;
+};
+
+/* Rows beyond the first are shared out evenly; a node with less than one row idles in between. */
+static struct flow node_flow(const struct fluid *fluid, const struct trace_window *lengths,
+                             double rows)
+{
+    const struct run_config *config = fluid->config;
+    const struct step_model *model = config->model;
+    double context = lengths->prompt + lengths->output / 2;
+    double whole = fmax(rows, 1);
+    double prefill_rows = whole * lengths->prompt * (1 - config->cached_share) / lengths->output;
+    double spread = 1 + model->expert_share * (fluid->input->imbalance - 1);
+    double row_us = (model->decode_us * whole + model->prefill_us * prefill_rows) * spread;
+    double rest_us = model->fixed_us + model->kv_us * whole * context;
+    struct flow flow = {.rows = rows, .step_us = row_us + rest_us};
+
+    flow.load = rows > 0 ? row_us / fmax(config->step_us_target - rest_us, 1) : 0;
+    flow.tokens_per_s = fmin(rows, whole) * 1e6 / flow.step_us;
+    return flow;
+}
+
+static double rows_max(const struct fluid *fluid, const struct trace_window *lengths)
+{
+    const struct step_model *model = fluid->config->model;
+    double context = lengths->prompt + lengths->output / 2;
+
+    return fmin(fluid->batch.size, fmin(model->max_seqs, (double)model->kv_tokens / context));
+}
+
+static void advance(struct fluid *fluid, double step_s)
+{
+    const struct trace_window *window = window_at(fluid);
+    const struct trace_window lengths = lengths_at(fluid);
+    struct fluid_result *result = fluid->result;
+    size_t hour = (size_t)(fluid->now_s / 3600);
+    struct run_hour *hours = &result->hours[hour < RUN_HOURS_MAX ? hour : RUN_HOURS_MAX - 1];
+    double nodes = fluid->nodes;
+    double running = fmin(fluid->in_system, nodes * rows_max(fluid, &lengths));
+    struct flow flow = node_flow(fluid, &lengths, nodes > 0 ? running / nodes : 0);
+    double made = fmin(flow.tokens_per_s * nodes * step_s,
+                       (fluid->in_system + window->rate * step_s) * lengths.output);
+    double done = made / lengths.output;
+
+    fluid->in_system_area += fluid->in_system * step_s;
+    fluid->in_system = fmax(0, fluid->in_system + window->rate * step_s - done);
+    fluid->window_tokens += window->rate * step_s * lengths.output;
+    fluid->load += (1 - exp(-step_s)) * (flow.load - fluid->load);
+    fluid->step_us = flow.step_us;
+    result->requests += done;
+    result->output_tokens += made;
+    result->prompt_tokens += done * lengths.prompt;
+    result->waiting_max = fmax(result->waiting_max, fluid->in_system - running);
+    hours->prompt_tokens += (uint64_t)(window->rate * step_s * window->prompt);
+    hours->output_tokens += (uint64_t)made;
+    hours->node_hours += (nodes + fluid->starting) * step_s / 3600;
+    hours->busy_hours += flow.rows > 0 ? fmin(flow.rows, 1) * nodes * step_s / 3600 : 0;
+    result->node_hours += (nodes + fluid->starting) * step_s / 3600;
+    fluid->now_s += step_s;
+}
+
+/* The best speed of a node within the step target, as run_node_speed() at the step level. */
+static double best_speed(const struct fluid *fluid, const struct trace_window *lengths)
+{
+    const struct run_config *config = fluid->config;
+    const struct step_model *model = config->model;
+    double context = lengths->prompt + lengths->output / 2;
+    double row_us =
+        model->decode_us + model->kv_us * context +
+        model->prefill_us * lengths->prompt * (1 - config->cached_share) / lengths->output;
+    double rows = fmax(1, (config->step_us_target - model->fixed_us) / row_us);
+
+    rows = fmin(rows, fmin(model->max_seqs, (double)model->kv_tokens / context));
+    return rows * 1e6 / (model->fixed_us + rows * row_us);
+}
+
+static void plan(struct fluid *fluid)
+{
+    const struct run_config *config = fluid->config;
+    const struct trace_window lengths = lengths_at(fluid);
+    struct planner_decision decision;
+    double running = fmin(fluid->in_system, fluid->nodes * rows_max(fluid, &lengths));
+
+    predict_observe(&fluid->predict, fluid->window_tokens / ((double)config->window_us / 1e6));
+    fluid->window_tokens = 0;
+    const struct planner_load load = {
+        .outstanding_requests = (uint64_t)ceil(fluid->in_system),
+        .waiting_tokens = (fluid->in_system - running) * lengths.output,
+        .forecast_tokens_per_s = predict_forecast(&fluid->predict, config->forecast_windows),
+        .speed_tokens_per_s = best_speed(fluid, &lengths),
+        .workers = fluid->nodes + fluid->starting};
+    planner_decide(&fluid->planner, &load, (int64_t)(fluid->now_s * 1000), &decision);
+    if (decision.wanted > fluid->nodes + fluid->starting) {
+        fluid->starting = decision.wanted - fluid->nodes;
+        fluid->started_s = fluid->now_s + (double)config->node_start_us / 1e6;
+    } else if (decision.wanted < fluid->nodes) {
+        fluid->starting = 0;
+        fluid->nodes = decision.wanted;
+    }
+}
+
+static void update_batch(struct fluid *fluid)
+{
+    const struct run_config *config = fluid->config;
+    const struct trace_window lengths = lengths_at(fluid);
+    double room = fluid->nodes * rows_max(fluid, &lengths);
+    double running = fmin(fluid->in_system, room) / fmax(fluid->nodes, 1);
+    const struct batch_signal signal = {
+        .load = fluid->load,
+        .pressure = room > 0 ? fmax(0, fluid->in_system - room) / room : 0,
+        .step_us = fluid->step_us,
+        .running = (uint32_t)running,
+        .kv_tokens_used = (uint64_t)(running * (lengths.prompt + lengths.output / 2)),
+        .kv_tokens = config->model->kv_tokens,
+        .max_seqs = config->model->max_seqs};
+
+    batch_size_update(&fluid->batch, &config->policy, &signal, (int64_t)(fluid->now_s * 1000));
+}
+
+static void close_step(struct fluid *fluid, double step_s)
+{
+    const struct run_config *config = fluid->config;
+    struct fluid_result *result = fluid->result;
+    uint32_t count;
+
+    update_batch(fluid);
+    if (fluid->starting > 0 && fluid->now_s >= fluid->started_s) {
+        fluid->nodes += fluid->starting;
+        fluid->starting = 0;
+    }
+    fluid->window_left_s -= step_s;
+    if (config->scale && fluid->window_left_s <= 0) {
+        plan(fluid);
+        fluid->window_left_s += (double)config->window_us / 1e6;
+    }
+    count = fluid->nodes + fluid->starting;
+    result->nodes_min = count < result->nodes_min ? count : result->nodes_min;
+    result->nodes_max = count > result->nodes_max ? count : result->nodes_max;
+}
+
+bool fluid_run(const struct run_config *config, const struct fluid_input *input, double step_s,
+               struct fluid_result *result, struct err *err)
+{
+    struct fluid fluid = {.config = config, .input = input, .result = result};
+    double end_s = (double)input->count * input->window_s;
+    double limit_s = end_s + 86400;
+
+    if (config->classic)
+        return err_set(err, ERR_REJECT, "fluid mode: classic static batching has no steady flow");
+    if (input->count == 0)
+        return err_set(err, ERR_REJECT, "fluid mode: the trace has no windows");
+    *result = (struct fluid_result){0};
+    batch_size_init(&fluid.batch, &config->policy, 0);
+    planner_init(&fluid.planner, &config->planner);
+    predict_init(&fluid.predict, &config->predictor);
+    fluid.nodes = config->scale ? config->planner.workers_min : config->nodes;
+    fluid.window_left_s = (double)config->window_us / 1e6;
+    result->nodes_min = result->nodes_max = fluid.nodes;
+    /* To the end of the input, and on until the backlog is gone. */
+    while (fluid.now_s < end_s || (fluid.in_system >= 1 && fluid.now_s < limit_s)) {
+        for (int i = 0; i < SUBSTEPS; i++)
+            advance(&fluid, step_s / SUBSTEPS);
+        close_step(&fluid, step_s);
+    }
+    result->duration_s = fluid.now_s;
+    result->nodes_mean = result->node_hours * 3600 / fluid.now_s;
+    result->latency_mean_s = result->requests > 0 ? fluid.in_system_area / result->requests : 0;
+    const struct trace_window lengths = {
+        .prompt = result->prompt_tokens / fmax(result->requests, 1),
+        .output = fmax(result->output_tokens / fmax(result->requests, 1), 1)};
+    result->utilisation =
+        result->output_tokens / (best_speed(&fluid, &lengths) * result->node_hours * 3600);
+    result->hours_count = (uint32_t)ceil(fluid.now_s / 3600);
+    if (result->hours_count > RUN_HOURS_MAX)
+        result->hours_count = RUN_HOURS_MAX;
+    return true;
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pelton-sim - the batching policies on public traces. See scheduler/sim/run.h
+ * for what is simulated, and --help for what can be told.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sysexits.h>
+
+#include "scheduler/sim/compare.h"
+#include "scheduler/sim/fluid.h"
+#include "scheduler/sim/plot.h"
+#include "scheduler/sim/report.h"
+
+enum { LATENCY_POINTS = 200, SAMPLES_MAX = 1000000 };
+
+static bool make_folder(const char *path, struct err *err)
+{
+    return mkdir(path, 0777) == 0 || errno == EEXIST ||
+           err_set(err, ERR_REJECT, "plot folder %s: %s", path, strerror(errno));
+}
+
+static bool plot_hours(const struct sim_setup *setup, const char *const *names,
+                       const struct run_hour *const *hours, const uint32_t *hours_count,
+                       uint32_t count, struct err *err)
+{
+    static double x[RUN_HOURS_MAX], cost[RUN_HOURS_MAX], revenue[RUN_HOURS_MAX];
+    static double nodes[SIM_POLICIES][RUN_HOURS_MAX];
+    struct plot money = {.title = "Cost and theoretical revenue by hour (last policy)",
+                         .x_label = "hour",
+                         .y_label = "US dollars",
+                         .stepped = true,
+                         .series_count = 2};
+    struct plot fleet = {.title = "Nodes by hour",
+                         .x_label = "hour",
+                         .y_label = "nodes",
+                         .stepped = true,
+                         .series_count = count};
+
+    for (uint32_t h = 0; h < RUN_HOURS_MAX; h++)
+        x[h] = h;
+    for (uint32_t p = 0; p < count; p++) {
+        for (uint32_t h = 0; h < hours_count[p]; h++) {
+            nodes[p][h] = hours[p][h].node_hours;
+            cost[h] = hours[p][h].node_hours * setup->model.usd_per_hour;
+            revenue[h] =
+                report_revenue_usd(setup, hours[p][h].prompt_tokens, hours[p][h].output_tokens);
+        }
+        fleet.series[p] = (struct plot_series){names[p], x, nodes[p], hours_count[p]};
+    }
+    money.series[0] = (struct plot_series){"cost", x, cost, hours_count[count - 1]};
+    money.series[1] = (struct plot_series){"revenue", x, revenue, hours_count[count - 1]};
+    return plot_write(&money, setup->options->plot, "cost-revenue.svg", err) &&
+           plot_write(&fleet, setup->options->plot, "nodes.svg", err);
+}
+
+static bool plot_latency(const struct sim_setup *setup, const struct sim_comparison *comparison,
+                         struct err *err)
+{
+    static double x[SIM_POLICIES][LATENCY_POINTS], y[LATENCY_POINTS];
+    struct plot plot = {.title = "Latency distribution",
+                        .x_label = "seconds from arrival to result",
+                        .y_label = "percent of requests",
+                        .log_x = true,
+                        .series_count = comparison->count};
+
+    for (uint32_t p = 0; p < comparison->count; p++) {
+        const struct run_result *r = &comparison->rows[p].result;
+        for (int i = 0; i < LATENCY_POINTS; i++) {
+            double q = (i + 1.0) / LATENCY_POINTS;
+            y[i] = 100 * q;
+            x[p][i] = run_quantile(r->latency_s, r->requests, q);
+        }
+        plot.series[p] = (struct plot_series){sim_policy_names[comparison->rows[p].policy], x[p], y,
+                                              LATENCY_POINTS};
+    }
+    return plot_write(&plot, setup->options->plot, "latency.svg", err);
+}
+
+static bool plot_all(const struct sim_setup *setup, const struct sim_comparison *comparison,
+                     struct err *err)
+{
+    const char *names[SIM_POLICIES];
+    const struct run_hour *hours[SIM_POLICIES];
+    uint32_t hours_count[SIM_POLICIES];
+
+    for (uint32_t p = 0; p < comparison->count; p++) {
+        names[p] = sim_policy_names[comparison->rows[p].policy];
+        hours[p] = comparison->rows[p].result.hours;
+        hours_count[p] = comparison->rows[p].result.hours_count;
+    }
+    return make_folder(setup->options->plot, err) &&
+           plot_hours(setup, names, hours, hours_count, comparison->count, err) &&
+           plot_latency(setup, comparison, err);
+}
+
+static bool simulate(const struct sim_options *options, struct err *err)
+{
+    static struct sim_setup setup;
+    struct sim_comparison comparison = {0};
+    bool ok = sim_setup(&setup, options, err) && sim_compare(&setup, &comparison, err);
+
+    if (ok)
+        report_table(stdout, &setup, &comparison);
+    ok = ok && (!*options->plot || plot_all(&setup, &comparison, err)) &&
+         (!options->json || report_json(stdout, &setup, &comparison, err));
+    sim_comparison_free(&comparison);
+    sim_setup_free(&setup);
+    return ok;
+}
+
+/* The trace's windows as it stands; --scale multiplies their rates. */
+static bool fluid_policies(struct sim_setup *setup, struct trace_windows *windows, struct err *err)
+{
+    const struct sim_options *options = setup->options;
+    static struct fluid_result results[SIM_POLICIES];
+    const char *names[SIM_POLICIES];
+    const struct run_hour *hours[SIM_POLICIES];
+    uint32_t hours_count[SIM_POLICIES], count;
+    enum sim_policy policies[SIM_POLICIES];
+
+    if (options->base == 0)
+        return err_set(err, ERR_REJECT,
+                       "--fluid needs --base-batch-size: flows have no P99 to sweep by");
+    if (!sim_policies(options, policies, &count, err))
+        return false;
+    for (uint32_t i = 0; i < count; i++) {
+        struct run_config config;
+        struct fluid_input input = {.windows = windows->windows,
+                                    .count = windows->count,
+                                    .window_s = windows->window_s,
+                                    .imbalance = 1};
+        struct routing_batch even;
+        sim_run_config(setup, policies[i], (uint32_t)options->base, &config);
+        if (!routing_batch_init(&even, &setup->routing, err))
+            return false;
+        routing_batch_mix(&even, (uint32_t)options->base);
+        input.imbalance = routing_batch_imbalance(&even, (uint32_t)options->base);
+        if (!fluid_run(&config, &input, (double)options->fluid_step_us / 1e6, &results[i], err))
+            return false;
+        names[i] = sim_policy_names[policies[i]];
+        hours[i] = results[i].hours;
+        hours_count[i] = results[i].hours_count;
+    }
+    report_fluid_table(stdout, setup, names, results, count);
+    return (!*options->plot || (make_folder(options->plot, err) &&
+                                plot_hours(setup, names, hours, hours_count, count, err))) &&
+           (!options->json || report_fluid_json(stdout, setup, names, results, count, err));
+}
+
+static bool simulate_fluid(const struct sim_options *options, struct err *err)
+{
+    static struct sim_setup setup;
+    struct trace_windows windows = {0};
+    bool ok = sim_setup_models(&setup, options, err) &&
+              trace_read_windows(&windows, &setup.trace_options, err) &&
+              fluid_policies(&setup, &windows, err);
+
+    trace_windows_free(&windows);
+    return ok;
+}
+
+static bool read_samples(const char *path, struct step_sample *samples, size_t *count,
+                         struct err *err)
+{
+    FILE *file = fopen(path, "r");
+    char line[256];
+    bool ok = true;
+
+    if (!file)
+        return err_set(err, ERR_REJECT, "--fit %s: %s", path, strerror(errno));
+    *count = 0;
+    for (unsigned number = 1; ok && fgets(line, sizeof line, file); number++) {
+        struct step_sample *s = &samples[*count];
+        if (number == 1 && strncmp(line, "decode,prefill,kv_tokens,imbalance,us", 37) == 0)
+            continue;
+        if (*count == SAMPLES_MAX ||
+            sscanf(line, "%" SCNu32 ",%" SCNu32 ",%" SCNu64 ",%lf,%lf", &s->shape.decode_rows,
+                   &s->shape.prefill_rows, &s->shape.kv_tokens, &s->shape.imbalance, &s->us) != 5 ||
+            !(s->us > 0) || !(s->shape.imbalance >= 1))
+            ok = err_set(
+                err, ERR_REJECT,
+                "--fit %s, line %u: expected decode,prefill,kv_tokens,imbalance,us (at most "
+                "%d lines)",
+                path, number, SAMPLES_MAX);
+        else
+            ++*count;
+    }
+    fclose(file);
+    return ok;
+}
+
+static bool fit(const struct sim_options *options, struct err *err)
+{
+    struct step_sample *samples = malloc(SAMPLES_MAX * sizeof *samples);
+    struct step_model model;
+    size_t count = 0;
+    double error;
+    bool ok = false;
+
+    if (!samples)
+        return err_set(err, ERR_FATAL, "--fit: out of memory");
+    if ((step_model_preset(options->model, &model) ||
+         step_model_read(&model, options->model, err)) &&
+        read_samples(options->fit, samples, &count, err) &&
+        step_model_fit(&model, samples, count, &error, err) &&
+        step_model_write(&model, options->fit_out, err)) {
+        printf("%zu steps: %.1f us + %.3f us a decode row + %.3f us a prefill row + %.6f us a "
+               "token of "
+               "context; median error %.1f %%\nwritten to %s\n",
+               count, model.fixed_us, model.decode_us, model.prefill_us, model.kv_us, 100 * error,
+               options->fit_out);
+        ok = true;
+    }
+    free(samples);
+    return ok;
+}
+
+int main(int argc, char **argv)
+{
+    struct sim_options options = {0};
+    struct config *config;
+    enum config_outcome outcome;
+    struct err err;
+    bool ok;
+
+    if (!config_load(&config, &sim_program, argc, argv, &options, &outcome, &err)) {
+        fprintf(stderr, "pelton-sim: %s\n", err.message);
+        return EX_USAGE;
+    }
+    if (outcome == CONFIG_EXIT) {
+        config_free(config);
+        return EX_OK;
+    }
+    ok = *options.fit    ? fit(&options, &err)
+         : options.fluid ? simulate_fluid(&options, &err)
+                         : simulate(&options, &err);
+    if (!ok)
+        fprintf(stderr, "pelton-sim: %s\n", err.message);
+    config_free(config);
+    return ok ? EX_OK : err.kind == ERR_REJECT ? EX_DATAERR : EX_SOFTWARE;
+}

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "scheduler/sim/node.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/check.h"
+
+/* Admission leaves room to decode: a sequence starts only while this share of the KV memory is free
+ * of prompts, as in the worker. */
+static const double kv_admit_share = 0.95;
+static const double step_smoothing = 0.05;
+
+static bool grow(struct node_list *list, struct err *err)
+{
+    if (list->head > 0 && list->head >= list->count / 2) {
+        list->count -= list->head;
+        memmove(list->items, list->items + list->head, list->count * sizeof *list->items);
+        list->head = 0;
+    }
+    if (list->count < list->capacity)
+        return true;
+    uint32_t capacity = list->capacity ? 2 * list->capacity : 64;
+    void *items = realloc(list->items, capacity * sizeof *list->items);
+    if (!items)
+        return err_set(err, ERR_FATAL, "simulated worker: out of memory for %u requests", capacity);
+    list->items = items;
+    list->capacity = capacity;
+    return true;
+}
+
+static bool push(struct node_list *list, const struct node_sequence *sequence, struct err *err)
+{
+    if (!grow(list, err))
+        return false;
+    list->items[list->count++] = *sequence;
+    return true;
+}
+
+static uint32_t length(const struct node_list *list)
+{
+    return list->count - list->head;
+}
+
+static void swap(struct node_sequence *a, struct node_sequence *b)
+{
+    struct node_sequence t = *a;
+
+    *a = *b;
+    *b = t;
+}
+
+/* Ends first; the request's index makes the order total, so that a run repeats to the byte. */
+static bool earlier(const struct node_sequence *a, const struct node_sequence *b)
+{
+    return a->end_step < b->end_step || (a->end_step == b->end_step && a->request < b->request);
+}
+
+static void sift_up(struct node_list *heap, uint32_t at)
+{
+    for (; at > 0 && earlier(&heap->items[at], &heap->items[(at - 1) / 2]); at = (at - 1) / 2)
+        swap(&heap->items[at], &heap->items[(at - 1) / 2]);
+}
+
+static void sift_down(struct node_list *heap, uint32_t at)
+{
+    for (;;) {
+        uint32_t first = at, left = 2 * at + 1;
+        for (uint32_t child = left; child < left + 2 && child < heap->count; child++)
+            if (earlier(&heap->items[child], &heap->items[first]))
+                first = child;
+        if (first == at)
+            return;
+        swap(&heap->items[at], &heap->items[first]);
+        at = first;
+    }
+}
+
+static void heap_remove(struct node_list *heap, uint32_t at)
+{
+    heap->items[at] = heap->items[--heap->count];
+    if (at < heap->count) {
+        sift_down(heap, at);
+        sift_up(heap, at);
+    }
+}
+
+bool node_init(struct node *node, const struct node_config *config, uint32_t batch_size,
+               struct err *err)
+{
+    *node = (struct node){.config = *config, .batch_size = batch_size};
+    return routing_batch_init(&node->batch, config->routing, err);
+}
+
+void node_free(struct node *node)
+{
+    free(node->queue.items);
+    free(node->filling.items);
+    free(node->decoding.items);
+}
+
+bool node_assign(struct node *node, const struct node_sequence *sequence, struct err *err)
+{
+    CHECK(sequence->prompt >= 1 && sequence->output >= 1);
+    return push(&node->queue, sequence, err);
+}
+
+uint32_t node_held(const struct node *node)
+{
+    return length(&node->queue) + length(&node->filling) + node->decoding.count;
+}
+
+static uint32_t running(const struct node *node)
+{
+    return length(&node->filling) + node->decoding.count;
+}
+
+static bool fits(const struct node *node, const struct node_sequence *sequence)
+{
+    /* One that could never fit runs alone rather than never. */
+    return running(node) == 0 || (double)(node->kv_used + sequence->prompt) <=
+                                     kv_admit_share * (double)node->config.model->kv_tokens;
+}
+
+static void admit(struct node *node)
+{
+    uint32_t limit = node->batch_size < node->config.model->max_seqs ? node->batch_size
+                                                                     : node->config.model->max_seqs;
+    struct err err;
+
+    if (node->config.classic && running(node) > 0)
+        return;
+    while (length(&node->queue) > 0 && running(node) < limit) {
+        const struct node_sequence *next = &node->queue.items[node->queue.head];
+        if (!fits(node, next) || !push(&node->filling, next, &err))
+            return;
+        node->kv_used += next->prompt;
+        node->kv_filling += next->prompt;
+        routing_batch_add(&node->batch, next->task, 1);
+        node->filling.items[node->filling.count - 1].prefilled =
+            (uint32_t)(next->prompt * node->config.cached_share);
+        node->queue.head++;
+    }
+}
+
+bool node_begin(struct node *node, double *us)
+{
+    const struct step_model *model = node->config.model;
+    uint32_t room = model->chunk_tokens;
+
+    CHECK(!node->stepping);
+    admit(node);
+    node->shape = (struct step_shape){
+        .decode_rows = node->decoding.count, .kv_tokens = node->kv_used, .imbalance = 1};
+    for (uint32_t i = node->filling.head; i < node->filling.count && room > 0; i++) {
+        struct node_sequence *s = &node->filling.items[i];
+        uint32_t left = s->prompt - s->prefilled, rows = left < room ? left : room;
+        node->shape.prefill_rows += rows;
+        room -= rows;
+    }
+    if (node->shape.decode_rows + node->shape.prefill_rows == 0)
+        return false;
+    node->shape.imbalance =
+        routing_batch_imbalance(&node->batch, node->shape.decode_rows + node->shape.prefill_rows);
+    node->stepping = true;
+    *us = step_model_us(model, &node->shape);
+    return true;
+}
+
+static bool note(uint32_t **list, uint32_t *count, struct node_outcome *outcome, uint32_t request,
+                 struct err *err)
+{
+    if (*count == outcome->capacity) {
+        uint32_t capacity = outcome->capacity ? 2 * outcome->capacity : 64;
+        uint32_t *first = realloc(outcome->first, capacity * sizeof *first);
+        if (first)
+            outcome->first = first;
+        uint32_t *ended = realloc(outcome->ended, capacity * sizeof *ended);
+        if (ended)
+            outcome->ended = ended;
+        if (!first || !ended)
+            return err_set(err, ERR_FATAL, "simulated worker: out of memory");
+        outcome->capacity = capacity;
+    }
+    (*list)[(*count)++] = request;
+    return true;
+}
+
+static bool end_sequence(struct node *node, const struct node_sequence *sequence, uint64_t kv,
+                         struct node_outcome *outcome, struct err *err)
+{
+    node->kv_used -= kv;
+    routing_batch_add(&node->batch, sequence->task, -1);
+    return note(&outcome->ended, &outcome->ended_count, outcome, sequence->request, err);
+}
+
+/* Tokens that a decoding sequence has in the cache after the current step. */
+static uint64_t cached(const struct node *node, const struct node_sequence *sequence)
+{
+    return sequence->prompt + sequence->output - (sequence->end_step - node->step);
+}
+
+/* The step gave every decoding sequence a token; those at their end leave. A classic batch leaves
+ * together, when the last one ends. */
+static bool end_decoding(struct node *node, struct node_outcome *outcome, struct err *err)
+{
+    struct node_list *heap = &node->decoding;
+    uint64_t last = node->step;
+
+    node->kv_used += node->shape.decode_rows;
+    node->decode_tokens += node->shape.decode_rows;
+    if (node->config.classic) {
+        for (uint32_t i = 0; i < heap->count; i++)
+            if (heap->items[i].end_step > last)
+                return true;
+        if (length(&node->filling) > 0)
+            return true;
+    }
+    while (heap->count > 0 && heap->items[0].end_step <= last) {
+        struct node_sequence ended = heap->items[0];
+        uint64_t kv = cached(node, &ended);
+        heap_remove(heap, 0);
+        if (!end_sequence(node, &ended, kv, outcome, err))
+            return false;
+    }
+    return true;
+}
+
+static bool start_decoding(struct node *node, struct node_sequence *sequence,
+                           struct node_outcome *outcome, struct err *err)
+{
+    if (!sequence->first_token &&
+        !note(&outcome->first, &outcome->first_count, outcome, sequence->request, err))
+        return false;
+    sequence->first_token = true;
+    node->decode_tokens++; /* the prefill's last row gives the first token */
+    /* Its token enters the cache when the next step feeds it, as for all others. */
+    sequence->output--;
+    sequence->end_step = node->step + sequence->output;
+    if (sequence->output == 0 && !node->config.classic)
+        return end_sequence(node, sequence, sequence->prompt, outcome, err);
+    if (!push(&node->decoding, sequence, err))
+        return false;
+    sift_up(&node->decoding, node->decoding.count - 1);
+    return true;
+}
+
+static bool end_filling(struct node *node, struct node_outcome *outcome, struct err *err)
+{
+    struct node_list *filling = &node->filling;
+    uint32_t room = node->shape.prefill_rows;
+
+    node->prefill_tokens += room;
+    while (room > 0) {
+        struct node_sequence *s = &filling->items[filling->head];
+        uint32_t left = s->prompt - s->prefilled, rows = left < room ? left : room;
+        s->prefilled += rows;
+        room -= rows;
+        if (s->prefilled < s->prompt)
+            break;
+        struct node_sequence ready = *s;
+        filling->head++;
+        node->kv_filling -= ready.prompt;
+        if (!start_decoding(node, &ready, outcome, err))
+            return false;
+    }
+    return true;
+}
+
+/* Preempt the youngest (highest request index) until the next step's tokens fit. */
+static bool make_room(struct node *node, struct err *err)
+{
+    struct node_list *heap = &node->decoding;
+
+    while (node->kv_used + heap->count > node->config.model->kv_tokens && heap->count > 1) {
+        uint32_t youngest = 0;
+        for (uint32_t i = 1; i < heap->count; i++)
+            if (heap->items[i].request > heap->items[youngest].request)
+                youngest = i;
+        struct node_sequence back = heap->items[youngest];
+        uint64_t kv = cached(node, &back);
+        heap_remove(heap, youngest);
+        node->kv_used -= kv;
+        node->preemptions++;
+        routing_batch_add(&node->batch, back.task, -1);
+        back.output = (uint32_t)(back.end_step - node->step);
+        back.prompt = (uint32_t)kv + 1; /* with the token not fed yet */
+        back.prefilled = 0;
+        if (node->queue.head > 0)
+            node->queue.items[--node->queue.head] = back;
+        else if (!push(&node->queue, &back, err))
+            return false;
+    }
+    return true;
+}
+
+bool node_end(struct node *node, double us, struct node_outcome *outcome, struct err *err)
+{
+    const struct node_config *config = &node->config;
+    const struct step_shape none = {.kv_tokens = node->shape.kv_tokens, .imbalance = 1};
+    double rest_us = step_model_us(config->model, &none);
+    double load = (us - rest_us) / fmax(config->step_us_target - rest_us, 1);
+
+    CHECK(node->stepping);
+    node->stepping = false;
+    node->step++;
+    outcome->first_count = outcome->ended_count = 0;
+    node->busy_us += (int64_t)us;
+    node->rows_total += node->shape.decode_rows + node->shape.prefill_rows;
+    node->load += config->load_smoothing * (load - node->load);
+    node->step_us += (node->step == 1 ? 1 : step_smoothing) * (us - node->step_us);
+    return end_decoding(node, outcome, err) && end_filling(node, outcome, err) &&
+           make_room(node, err);
+}
+
+void node_outcome_free(struct node_outcome *outcome)
+{
+    free(outcome->first);
+    free(outcome->ended);
+    *outcome = (struct node_outcome){0};
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "scheduler/sim/options.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *const sim_policy_names[SIM_POLICIES] = {"static", "formula", "adaptive", "classic"};
+
+#define KEY(key, kind, member, initial, ...)                                                       \
+    {                                                                                              \
+        .name = key, .type = kind, .offset = offsetof(struct sim_options, member),                 \
+        .default_value = initial, __VA_ARGS__                                                      \
+    }
+
+static const struct config_key keys[] = {
+    KEY("trace", CONFIG_STRING, trace, "", .value_name = "FILE",
+        .help = "Trace to run; its format is known by its first line."),
+    KEY("columns", CONFIG_STRING, columns, "", .value_name = "prompt=NAME,output=NAME",
+        .help = "Columns of a CSV without arrival times, run as an offline job."),
+    KEY("policy", CONFIG_LIST, policies, "static,formula,adaptive",
+        .help = "Any of static, formula, adaptive, classic (a batch starts and ends together)."),
+    KEY("model", CONFIG_STRING, model, "h800-node", .value_name = "NAME|FILE",
+        .help = "Step times: h800-node, h100-node, or a file that --fit wrote."),
+    KEY("routing", CONFIG_STRING, routing, "", .value_name = "FILE",
+        .help = "Recorded routing (report.json of the demo model); without it, 256 experts by a "
+                "Zipf law."),
+    KEY("skew", CONFIG_DOUBLE, skew, "0.6", .min = 0, .max = 3,
+        .help = "Exponent of that law; 0 is even."),
+    KEY("nodes", CONFIG_INT, nodes, "4", .min = 1, .max = 100000,
+        .help = "Nodes, or the most of them with --autoscale."),
+    KEY("base_batch_size", CONFIG_INT, base, "auto", .min = 1, .max = 1e6, .word = "auto",
+        .word_value = 0,
+        .help = "Base batch size; auto takes the best static one of a sweep on the trace's first "
+                "half."),
+    KEY("max_batch_size", CONFIG_INT, max, "auto", .min = 1, .max = 1e6, .word = "auto",
+        .word_value = 0, .help = "Largest batch; auto is four times the base."),
+    KEY("alpha", CONFIG_DOUBLE, alpha, "0.5", .min = 0.2, .max = 0.8,
+        .help = "Of the published formula."),
+    KEY("expert_load_threshold", CONFIG_DOUBLE, threshold, "0.75", .min = 0.01, .max = 100,
+        .help = "Load at which the formula gives the base."),
+    KEY("smoothing", CONFIG_DOUBLE, smoothing, "0.3", .min = 0.001, .max = 1,
+        .help = "Weight of the newest answer."),
+    KEY("pressure_gain", CONFIG_DOUBLE, pressure_gain, "1", .min = 0, .max = 16,
+        .help = "Adaptive: growth of the batch under full lag pressure."),
+    KEY("kv_share", CONFIG_PERCENT, kv_share, "75%", .min = 0.05, .max = 1,
+        .help = "Adaptive: KV memory that batches may plan with."),
+    KEY("dynamic_adjust_window", CONFIG_DURATION, batch_window_us, "500ms", .min = 1000,
+        .max = 3.6e9, .help = "Time between two changes of a batch size."),
+    KEY("scale", CONFIG_DOUBLE, scale, "1", .min = 1e-6, .max = 1e6,
+        .help = "Multiplies the arrival rate."),
+    KEY("from", CONFIG_DURATION, from_us, "0s", .min = 0, .max = 1e15,
+        .help = "Skip this much of the trace."),
+    KEY("length", CONFIG_DURATION, length_us, "0s", .min = 0, .max = 1e15,
+        .help = "Run this much of it; 0 is all."),
+    KEY("cached", CONFIG_PERCENT, cached_share, "0%", .min = 0, .max = 0.99,
+        .help = "Share of every prompt found in the prefix cache."),
+    KEY("step_target", CONFIG_DURATION, step_target_us, "100ms", .min = 1, .max = 1e9,
+        .help = "Step time that still meets the token latency wanted; load 1."),
+    KEY("tick", CONFIG_DURATION, tick_us, "100ms", .min = 1000, .max = 1e7,
+        .help = "Time between two transactions of the scheduler."),
+    KEY("load_balance_interval", CONFIG_DURATION, balance_us, "10s", .min = 0, .max = 1e11,
+        .help = "Time between two plans of expert placement; 0 never moves any."),
+    KEY("autoscale", CONFIG_BOOL, autoscale, "false",
+        .help = "Nodes come and go by the planner's word; node-hours are then what is compared."),
+    KEY("predictor", CONFIG_CHOICE, predictor, "ewma", .choices = "constant|ewma|holt-winters|lstm",
+        .help = "Of traffic, for the planner."),
+    KEY("prediction_model_path", CONFIG_STRING, predictor_path, "", .value_name = "FILE",
+        .help = "Weights of the lstm (safetensors)."),
+    KEY("planner_window", CONFIG_DURATION, window_us, "1min", .min = 1e6, .max = 1e11,
+        .help = "Time between two decisions, and window of the prediction."),
+    KEY("prediction_window", CONFIG_DURATION, ahead_us, "2min", .min = 1e6, .max = 1e11,
+        .help = "How far ahead the planner looks; no less than a node's start."),
+    KEY("node_start", CONFIG_DURATION, node_start_us, "2min", .min = 0, .max = 1e11,
+        .help = "From the decision to a node's first step."),
+    KEY("scale_down_after", CONFIG_DURATION, scale_down_us, "10min", .min = 1e6, .max = 1e11,
+        .help = "How long a smaller wish must last."),
+    KEY("utilisation_target", CONFIG_PERCENT, utilisation, "80%", .min = 0.05, .max = 1,
+        .help = "Share of a node's speed the planner counts on."),
+    KEY("find_limit", CONFIG_BOOL, find_limit, "false",
+        .help = "Also find the highest arrival scale at which the P99 latency holds its limit."),
+    KEY("limit_factor", CONFIG_DOUBLE, limit_factor, "1.5", .min = 1, .max = 1000,
+        .help = "That limit: this many times the P99 of static batching at a tenth of the scale."),
+    KEY("fluid", CONFIG_BOOL, fluid, "false",
+        .help = "Flows instead of requests; for traces by windows."),
+    KEY("fluid_window", CONFIG_DURATION, fluid_step_us, "10s", .min = 1e5, .max = 6e8,
+        .help = "Step of the fluid mode."),
+    KEY("seed", CONFIG_INT, seed, "1", .min = 0, .max = 9e15,
+        .help = "The same seed gives the same bytes."),
+    KEY("json", CONFIG_BOOL, json, "false", .help = "One JSON object on the last line."),
+    KEY("plot", CONFIG_STRING, plot, "", .value_name = "FOLDER",
+        .help = "Write SVGs: cost and revenue by hour, nodes by hour, latency."),
+    KEY("fit", CONFIG_STRING, fit, "", .value_name = "FILE",
+        .help = "Fit a step model to measured steps (CSV: decode,prefill,kv_tokens,imbalance,us) "
+                "and exit."),
+    KEY("output", CONFIG_STRING, fit_out, "step-model.txt", .letter = 'o', .value_name = "FILE",
+        .help = "Where --fit writes it."),
+    KEY("threads", CONFIG_INT, threads, "2", .min = 1, .max = 64,
+        .help = "Policies run side by side."),
+};
+
+const struct config_program sim_program = {
+    .name = "pelton-sim",
+    .version = PELTON_VERSION,
+    .synopsis = "--trace FILE [--policy LIST] [--json] [options]",
+    .summary = "Runs a public trace through the scheduler core of pelton-scheduler and simulated "
+               "workers,\n"
+               "and prints one table that compares the batching policies.",
+    .epilogue =
+        "Examples:\n"
+        "  pelton-sim --trace azure-conv-2023.csv --nodes 2 --scale 8\n"
+        "  pelton-sim --trace job.csv --columns prompt=in,output=out --policy static,adaptive\n"
+        "  pelton-sim --trace servegen-deepseek-r1-day.csv --autoscale --nodes 12 --plot plots\n"
+        "  pelton-sim --fit steps.csv -o model.txt\n",
+    .keys = keys,
+    .keys_count = sizeof keys / sizeof *keys,
+};
+
+bool sim_policies(const struct sim_options *options, enum sim_policy policies[SIM_POLICIES],
+                  uint32_t *count, struct err *err)
+{
+    *count = 0;
+    for (size_t i = 0; i < options->policies.count; i++) {
+        const char *name = options->policies.items[i];
+        uint32_t policy = 0, before = 0;
+
+        while (policy < SIM_POLICIES && strcmp(name, sim_policy_names[policy]) != 0)
+            policy++;
+        if (policy == SIM_POLICIES)
+            return err_set(err, ERR_REJECT,
+                           "--policy: \"%s\" is none of static, formula, adaptive, classic", name);
+        while (before < *count && policies[before] != policy)
+            before++;
+        if (before < *count)
+            return err_set(err, ERR_REJECT, "--policy: %s is named twice", name);
+        policies[(*count)++] = (enum sim_policy)policy;
+    }
+    return *count > 0 || err_set(err, ERR_REJECT, "--policy names no policy");
+}
+
+bool sim_columns(const char *columns, char *buffer, size_t size, const char **prompt,
+                 const char **output, struct err *err)
+{
+    *prompt = *output = NULL;
+    if (strlen(columns) >= size)
+        return err_set(err, ERR_REJECT, "--columns is longer than %zu bytes", size - 1);
+    snprintf(buffer, size, "%s", columns);
+    for (char *part = buffer; part && *part;) {
+        char *next = strchr(part, ',');
+        if (next)
+            *next++ = 0;
+        if (strncmp(part, "prompt=", 7) == 0 && !*prompt)
+            *prompt = part + 7;
+        else if (strncmp(part, "output=", 7) == 0 && !*output)
+            *output = part + 7;
+        else
+            return err_set(err, ERR_REJECT,
+                           "--columns: \"%s\" is neither prompt=NAME nor output=NAME", part);
+        part = next;
+    }
+    return !*columns || (*prompt && *output) ||
+           err_set(err, ERR_REJECT, "--columns names prompt and output both");
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * options - what pelton-sim can be told; the table is its --help.
+ */
+#ifndef SCHEDULER_SIM_OPTIONS_H
+#define SCHEDULER_SIM_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/config.h"
+#include "scheduler/sim/run.h"
+
+enum sim_policy { SIM_STATIC, SIM_FORMULA, SIM_ADAPTIVE, SIM_CLASSIC, SIM_POLICIES };
+
+extern const char *const sim_policy_names[SIM_POLICIES];
+
+struct sim_options {
+    const char *trace;
+    const char *columns;
+    struct config_list policies;
+    const char *model;
+    const char *routing;
+    double skew;
+    int64_t nodes;
+    int64_t base, max; /* base 0: the best static size of a sweep on the trace's first half */
+    double alpha, threshold, smoothing, pressure_gain, kv_share;
+    int64_t batch_window_us;
+    double scale;
+    int64_t from_us, length_us;
+    double cached_share;
+    int64_t step_target_us, tick_us;
+    int64_t balance_us;
+    bool autoscale;
+    int predictor;
+    const char *predictor_path;
+    int64_t window_us, ahead_us, node_start_us, scale_down_us;
+    double utilisation;
+    bool find_limit;
+    double limit_factor;
+    bool fluid;
+    int64_t fluid_step_us;
+    int64_t seed;
+    bool json;
+    const char *plot;
+    const char *fit, *fit_out;
+    int64_t threads;
+};
+
+extern const struct config_program sim_program;
+
+/* The selected policies, in the order given. REJECT for a name that is none. */
+bool sim_policies(const struct sim_options *options, enum sim_policy policies[SIM_POLICIES],
+                  uint32_t *count, struct err *err);
+
+/* "prompt=A,output=B" into two strings of the caller's buffer. */
+bool sim_columns(const char *columns, char *buffer, size_t size, const char **prompt,
+                 const char **output, struct err *err);
+
+#endif

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "scheduler/sim/report.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+
+static const double usd_cached = 0.14e-6, usd_input = 0.55e-6, usd_output = 2.19e-6;
+
+double report_revenue_usd(const struct sim_setup *setup, uint64_t prompt_tokens,
+                          uint64_t output_tokens)
+{
+    double cached = setup->options->cached_share;
+
+    return (double)prompt_tokens * (cached * usd_cached + (1 - cached) * usd_input) +
+           (double)output_tokens * usd_output;
+}
+
+static double usd_per_million(const struct sim_setup *setup, double node_hours, double tokens)
+{
+    return tokens > 0 ? setup->model.usd_per_hour * node_hours / tokens * 1e6 : INFINITY;
+}
+
+static void print_header(FILE *out, const struct sim_setup *setup)
+{
+    const struct trace *trace = &setup->trace;
+
+    fprintf(out, "trace %s: %zu requests, %" PRIu64 " prompt and %" PRIu64 " output tokens",
+            setup->options->trace, trace->count, trace->prompt_tokens, trace->output_tokens);
+    if (trace->offline)
+        fprintf(out, ", all there at once\n");
+    else
+        fprintf(out, " in %.0f s\n", (double)trace->duration_us / 1e6);
+    fprintf(
+        out, "%s%" PRId64 " x %s, step target %.0f ms, skew of routing %.2g, seed %" PRId64 "\n\n",
+        setup->options->autoscale ? "up to " : "", setup->options->nodes, setup->model.name,
+        (double)setup->options->step_target_us / 1e3, setup->options->skew, setup->options->seed);
+}
+
+void report_table(FILE *out, const struct sim_setup *setup, const struct sim_comparison *comparison)
+{
+    print_header(out, setup);
+    fprintf(out, "%-9s %5s %9s %7s %9s %9s %8s %8s %7s %6s %7s %9s\n", "policy", "base", "tokens/s",
+            "req/s", "P50 lat", "P99 lat", "P50 ttft", "P99 ttft", "P99 tpt", "util", "$/Mtok",
+            "node-h");
+    for (uint32_t i = 0; i < comparison->count; i++) {
+        const struct sim_row *row = &comparison->rows[i];
+        const struct run_result *r = &row->result;
+        uint64_t n = r->requests;
+        fprintf(
+            out,
+            "%-9s %5u %9.0f %7.2f %7.1f s %7.1f s %6.2f s %6.2f s %4.0f ms %5.1f%% %7.3f %9.2f\n",
+            sim_policy_names[row->policy], row->base, (double)r->output_tokens / r->duration_s,
+            (double)(n - r->unfinished) / r->duration_s, run_quantile(r->latency_s, n, 0.5),
+            run_quantile(r->latency_s, n, 0.99), run_quantile(r->first_s, n, 0.5),
+            run_quantile(r->first_s, n, 0.99), run_quantile(r->token_ms, n, 0.99),
+            100 * r->utilisation, usd_per_million(setup, r->node_hours, (double)r->output_tokens),
+            r->node_hours);
+    }
+    for (uint32_t i = 0; i < comparison->count; i++) {
+        const struct sim_row *row = &comparison->rows[i];
+        if (row->result.unfinished > 0)
+            fprintf(out, "%s: %" PRIu64 " requests were not finished at the horizon\n",
+                    sim_policy_names[row->policy], row->result.unfinished);
+        if (setup->options->autoscale)
+            fprintf(out, "%s: %u to %u nodes\n", sim_policy_names[row->policy],
+                    row->result.nodes_min, row->result.nodes_max);
+    }
+    if (comparison->limit_s <= 0)
+        return;
+    fprintf(out, "\nhighest arrival scale with a P99 latency of at most %.1f s:\n",
+            comparison->limit_s);
+    for (uint32_t i = 0; i < comparison->count; i++)
+        fprintf(out, "%-9s %7.3f x  %9.0f tokens/s\n", sim_policy_names[comparison->rows[i].policy],
+                comparison->rows[i].limit_scale, comparison->rows[i].limit_tokens_per_s);
+}
+
+/* Infinite times (of a run that did not finish) are null. */
+static json_t *number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static json_t *hours_json(const struct run_hour *hours, uint32_t count)
+{
+    json_t *array = json_array();
+
+    for (uint32_t h = 0; h < count; h++)
+        json_array_append_new(array,
+                              json_pack("{s:I,s:I,s:f,s:f}", "prompt_tokens",
+                                        (json_int_t)hours[h].prompt_tokens, "output_tokens",
+                                        (json_int_t)hours[h].output_tokens, "node_hours",
+                                        hours[h].node_hours, "busy_hours", hours[h].busy_hours));
+    return array;
+}
+
+static json_t *row_json(const struct sim_setup *setup, const struct sim_row *row)
+{
+    const struct run_result *r = &row->result;
+    uint64_t n = r->requests;
+
+    return json_pack(
+        "{s:s,s:i,s:I,s:I,s:f,s:f,s:o,s:o,s:o,s:o,s:o,s:f,s:o,s:f,s:i,s:i,s:I,s:f,s:i,s:f,s:f,s:o}",
+        "policy", sim_policy_names[row->policy], "base", (int)row->base, "requests", (json_int_t)n,
+        "unfinished", (json_int_t)r->unfinished, "tokens_per_s",
+        (double)r->output_tokens / r->duration_s, "requests_per_s",
+        (double)(n - r->unfinished) / r->duration_s, "latency_p50_s",
+        number(run_quantile(r->latency_s, n, 0.5)), "latency_p99_s",
+        number(run_quantile(r->latency_s, n, 0.99)), "first_token_p50_s",
+        number(run_quantile(r->first_s, n, 0.5)), "first_token_p99_s",
+        number(run_quantile(r->first_s, n, 0.99)), "token_p99_ms",
+        number(run_quantile(r->token_ms, n, 0.99)), "utilisation", r->utilisation,
+        "usd_per_million_tokens",
+        number(usd_per_million(setup, r->node_hours, (double)r->output_tokens)), "node_hours",
+        r->node_hours, "nodes_min", (int)r->nodes_min, "nodes_max", (int)r->nodes_max,
+        "preemptions", (json_int_t)r->preemptions, "imbalance", r->imbalance, "replans",
+        (int)r->replans, "limit_scale", row->limit_scale, "limit_tokens_per_s",
+        row->limit_tokens_per_s, "hours", hours_json(r->hours, r->hours_count));
+}
+
+static bool dump(FILE *out, json_t *root, struct err *err)
+{
+    bool ok = root && json_dumpf(root, out, JSON_COMPACT | JSON_REAL_PRECISION(9)) == 0;
+
+    json_decref(root);
+    if (!ok)
+        return err_set(err, ERR_FATAL, "report: the JSON object cannot be written");
+    fputc('\n', out);
+    return true;
+}
+
+bool report_json(FILE *out, const struct sim_setup *setup, const struct sim_comparison *comparison,
+                 struct err *err)
+{
+    json_t *rows = json_array();
+
+    for (uint32_t i = 0; i < comparison->count; i++)
+        json_array_append_new(rows, row_json(setup, &comparison->rows[i]));
+    return dump(out,
+                json_pack("{s:s,s:s,s:I,s:I,s:I,s:I,s:f,s:o}", "trace", setup->options->trace,
+                          "model", setup->model.name, "nodes", (json_int_t)setup->options->nodes,
+                          "prompt_tokens", (json_int_t)setup->trace.prompt_tokens, "output_tokens",
+                          (json_int_t)setup->trace.output_tokens, "seed",
+                          (json_int_t)setup->options->seed, "limit_s", comparison->limit_s,
+                          "policies", rows),
+                err);
+}
+
+void report_fluid_table(FILE *out, const struct sim_setup *setup, const char *const *names,
+                        const struct fluid_result *results, uint32_t count)
+{
+    fprintf(out, "trace %s as flows, windows of %.0f s, %s%" PRId64 " x %s\n\n",
+            setup->options->trace, (double)setup->options->fluid_step_us / 1e6,
+            setup->options->autoscale ? "up to " : "", setup->options->nodes, setup->model.name);
+    fprintf(out, "%-9s %11s %9s %10s %6s %8s %10s %8s %12s %12s %7s\n", "policy", "tokens/s",
+            "req/s", "mean lat", "util", "$/Mtok", "node-h", "nodes", "cost $", "revenue $",
+            "margin");
+    for (uint32_t i = 0; i < count; i++) {
+        const struct fluid_result *r = &results[i];
+        double cost = r->node_hours * setup->model.usd_per_hour;
+        double revenue =
+            report_revenue_usd(setup, (uint64_t)r->prompt_tokens, (uint64_t)r->output_tokens);
+        fprintf(
+            out, "%-9s %11.0f %9.1f %8.1f s %5.1f%% %8.3f %10.1f %3u-%-4u %12.0f %12.0f %6.0f%%\n",
+            names[i], r->output_tokens / r->duration_s, r->requests / r->duration_s,
+            r->latency_mean_s, 100 * r->utilisation,
+            usd_per_million(setup, r->node_hours, r->output_tokens), r->node_hours, r->nodes_min,
+            r->nodes_max, cost, revenue, cost > 0 ? 100 * (revenue - cost) / cost : 0);
+    }
+}
+
+bool report_fluid_json(FILE *out, const struct sim_setup *setup, const char *const *names,
+                       const struct fluid_result *results, uint32_t count, struct err *err)
+{
+    json_t *rows = json_array();
+
+    for (uint32_t i = 0; i < count; i++) {
+        const struct fluid_result *r = &results[i];
+        json_array_append_new(
+            rows,
+            json_pack(
+                "{s:s,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:i,s:i,s:f,s:f,s:f,s:o}", "policy", names[i],
+                "tokens_per_s", r->output_tokens / r->duration_s, "requests_per_s",
+                r->requests / r->duration_s, "prompt_tokens", r->prompt_tokens, "output_tokens",
+                r->output_tokens, "latency_mean_s", r->latency_mean_s, "utilisation",
+                r->utilisation, "node_hours", r->node_hours, "nodes_mean", r->nodes_mean,
+                "nodes_min", (int)r->nodes_min, "nodes_max", (int)r->nodes_max, "waiting_max",
+                r->waiting_max, "cost_usd", r->node_hours * setup->model.usd_per_hour,
+                "revenue_usd",
+                report_revenue_usd(setup, (uint64_t)r->prompt_tokens, (uint64_t)r->output_tokens),
+                "hours", hours_json(r->hours, r->hours_count)));
+    }
+    return dump(out,
+                json_pack("{s:s,s:s,s:b,s:I,s:o}", "trace", setup->options->trace, "model",
+                          setup->model.name, "fluid", 1, "nodes", (json_int_t)setup->options->nodes,
+                          "policies", rows),
+                err);
+}

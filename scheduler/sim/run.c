@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "scheduler/sim/run.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/check.h"
+#include "scheduler/scheduler.h"
+#include "scheduler/sim/random.h"
+#include "scheduler/sim/run_state.h"
+
+/* The virtual day starts here, so that no time of it is 0, which means none to the core. */
+static const int64_t epoch_ms = 1000000;
+
+enum { BODY_SIZE_MAX = 8 * 1024 * 1024 };
+
+enum moment_kind {
+    MOMENT_TICK,
+    MOMENT_STEP_END,
+    MOMENT_HEARTBEAT,
+    MOMENT_STARTED,
+    MOMENT_BALANCE,
+    MOMENT_WINDOW
+};
+
+static int64_t now_ms(const struct run *run)
+{
+    return epoch_ms + run->now_us / 1000;
+}
+
+static struct run_hour *hour_at(const struct run *run, int64_t us)
+{
+    int64_t hour = us / RUN_HOUR_US;
+
+    return &run->result->hours[hour < RUN_HOURS_MAX ? hour : RUN_HOURS_MAX - 1];
+}
+
+static void step_core(struct run *run, const struct event *event)
+{
+    scheduler_step(run->core, event, now_ms(run), &run->actions);
+}
+
+static void report(struct run *run, uint32_t slot, const struct record *record)
+{
+    struct position position = {TOPIC_WORKER_EVENTS, (int32_t)slot,
+                                run->fleet.members[slot].offset++};
+
+    step_core(run, &(struct event){.type = EVENT_WORKER,
+                                   .position = position,
+                                   .timestamp_ms = now_ms(run),
+                                   .record = record});
+}
+
+static struct request_id id_of(uint64_t index)
+{
+    struct request_id id = {{0}};
+    /* Mixed, so that the core's hash tables see what they see in real life. */
+    struct random random = {index};
+    uint64_t mixed = random_u64(&random);
+
+    memcpy(id.bytes, &mixed, sizeof mixed);
+    memcpy(id.bytes + 8, &index, sizeof index);
+    return id;
+}
+
+static uint64_t index_of(const struct request_id *id)
+{
+    uint64_t index;
+
+    memcpy(&index, id->bytes + 8, sizeof index);
+    return index;
+}
+
+static uint32_t task_of(const struct run *run, uint64_t index)
+{
+    struct random random = {run->config->seed ^ (index * 0x9e3779b97f4a7c15u)};
+
+    return (uint32_t)(random_u64(&random) % run->config->routing->tasks);
+}
+
+/* The power of two that holds the answer. */
+static uint32_t guess_max_tokens(uint32_t output)
+{
+    uint32_t guess = 16;
+
+    while (guess < output && guess < 1u << 24)
+        guess *= 2;
+    return guess;
+}
+
+static void arrive(struct run *run)
+{
+    const struct trace_request *request = &run->trace->requests[run->next];
+    size_t size = (size_t)request->prompt_tokens * 4;
+    char head[64];
+    int head_size = snprintf(head, sizeof head, "{\"max_tokens\":%u,\"prompt\":\"",
+                             guess_max_tokens(request->output_tokens));
+    struct record record = {.type = RECORD_REQUEST};
+
+    size = size < (size_t)head_size ? (size_t)head_size : size;
+    size = size > BODY_SIZE_MAX ? BODY_SIZE_MAX : size;
+    memcpy(run->body, head, (size_t)head_size);
+    record.u.request = (struct request){.request_id = id_of(run->next),
+                                        .tenant = {"sim", 3},
+                                        .batch_id = {"trace", 5},
+                                        .service_class = CLASS_BULK,
+                                        .body = {run->body, size}};
+    step_core(run, &(struct event){.type = EVENT_REQUEST,
+                                   .position = {TOPIC_REQUESTS_BULK, 0, (int64_t)run->next},
+                                   .timestamp_ms = epoch_ms + request->arrival_us / 1000,
+                                   .record = &record});
+    run->window_tokens += request->output_tokens;
+    hour_at(run, request->arrival_us)->prompt_tokens += request->prompt_tokens;
+    run->next++;
+}
+
+static void arrive_due(struct run *run)
+{
+    while (!run->paused && run->next < run->trace->count &&
+           run->trace->requests[run->next].arrival_us <= run->now_us)
+        arrive(run);
+}
+
+static bool begin_step(struct run *run, uint32_t slot, struct err *err)
+{
+    struct member *member = &run->fleet.members[slot];
+
+    if (member->stepping || !node_begin(&member->node, &member->step_us))
+        return true;
+    member->stepping = true;
+    run->imbalance_sum += member->node.shape.imbalance;
+    return timeline_put(&run->timeline, run->now_us + (int64_t)member->step_us, MOMENT_STEP_END,
+                        slot, err);
+}
+
+static bool act_assignment(struct run *run, const struct assignment *assignment, uint32_t slot,
+                           struct err *err)
+{
+    uint64_t index = index_of(&assignment->request.request_id);
+    const struct trace_request *request = &run->trace->requests[index];
+    struct member *member = &run->fleet.members[slot];
+    const struct node_sequence sequence = {.request = (uint32_t)index,
+                                           .prompt = request->prompt_tokens,
+                                           .output = request->output_tokens,
+                                           .task = task_of(run, index)};
+
+    run->times[index].attempt = assignment->attempt;
+    if (member->state == MEMBER_SERVING)
+        return node_assign(&member->node, &sequence, err);
+    struct record record =
+        fleet_yield(&run->fleet, slot, &assignment->request.request_id, assignment->attempt);
+    report(run, slot, &record);
+    return true;
+}
+
+static bool act(struct run *run, const struct action *action, struct err *err)
+{
+    if (action->type == ACTION_PAUSE || action->type == ACTION_RESUME)
+        run->paused = action->type == ACTION_PAUSE;
+    if (action->type != ACTION_SEND)
+        return true;
+    uint32_t slot = (uint32_t)action->partition;
+    if (action->record->type == RECORD_ASSIGNMENT)
+        return act_assignment(run, &action->record->u.assignment, slot, err);
+    if (action->record->type == RECORD_LEASE_RENEWAL)
+        run->fleet.members[slot].node.batch_size = action->record->u.lease_renewal.batch_size;
+    if (action->record->type == RECORD_RESULT) {
+        uint64_t index = index_of(&action->record->u.result.request_id);
+        CHECK(run->times[index].end_us < 0);
+        run->times[index].end_us = run->last_end_us = run->now_us;
+        run->ended++;
+    }
+    return true;
+}
+
+/* One transaction: decide, act, committed. Yields that answer it wait for the next. */
+static bool tick(struct run *run, struct err *err)
+{
+    size_t count;
+
+    arrive_due(run);
+    step_core(run, &(struct event){.type = EVENT_TICK});
+    count = run->actions.count;
+    for (size_t i = 0; i < count; i++)
+        if (!act(run, &run->actions.items[i], err))
+            return false;
+    CHECK(run->actions.count == count);
+    step_core(run, &(struct event){.type = EVENT_COMMITTED});
+    run->actions.count = 0;
+    arrive_due(run);
+    hour_at(run, run->now_us)->node_hours +=
+        fleet_count(&run->fleet, ~(1u << MEMBER_OFF)) * (double)run->config->tick_us / RUN_HOUR_US;
+    for (uint32_t slot = 0; slot < run->fleet.count; slot++)
+        if (!begin_step(run, slot, err))
+            return false;
+    return true;
+}
+
+static bool end_step(struct run *run, uint32_t slot, struct err *err)
+{
+    struct member *member = &run->fleet.members[slot];
+
+    member->stepping = false;
+    if (!node_end(&member->node, member->step_us, &run->outcome, err))
+        return false;
+    uint32_t rows = member->node.shape.decode_rows + run->outcome.first_count;
+    hour_at(run, run->now_us)->output_tokens += rows;
+    hour_at(run, run->now_us)->busy_hours += member->step_us / (double)RUN_HOUR_US;
+    for (uint32_t i = 0; i < run->outcome.first_count; i++)
+        run->times[run->outcome.first[i]].first_us = run->now_us;
+    for (uint32_t i = 0; i < run->outcome.ended_count; i++) {
+        uint32_t index = run->outcome.ended[i];
+        const struct trace_request *request = &run->trace->requests[index];
+        const struct request_id id = id_of(index);
+        struct record record = fleet_done(&run->fleet, slot, &id, run->times[index].attempt,
+                                          request->prompt_tokens, request->output_tokens);
+        report(run, slot, &record);
+    }
+    if (member->state == MEMBER_DRAINING && node_held(&member->node) == 0) {
+        struct record record = fleet_goodbye(&run->fleet, slot, now_ms(run));
+        run->result->node_hours += (double)(run->now_us - member->on_us) / (double)RUN_HOUR_US;
+        report(run, slot, &record);
+        return true;
+    }
+    return begin_step(run, slot, err);
+}
+
+static bool serve(struct run *run, uint32_t slot, struct err *err)
+{
+    struct record record = fleet_hello(&run->fleet, slot, now_ms(run));
+
+    report(run, slot, &record);
+    return timeline_put(&run->timeline, run->now_us, MOMENT_HEARTBEAT, slot, err);
+}
+
+static bool beat(struct run *run, uint32_t slot, struct err *err)
+{
+    struct record record;
+
+    if (run->fleet.members[slot].state == MEMBER_OFF)
+        return true;
+    record = fleet_heartbeat(&run->fleet, slot, now_ms(run));
+    report(run, slot, &record);
+    return timeline_put(&run->timeline, run->now_us + run->config->heartbeat_us, MOMENT_HEARTBEAT,
+                        slot, err);
+}
+
+static bool balance(struct run *run, struct err *err)
+{
+    for (uint32_t slot = 0; slot < run->fleet.count; slot++) {
+        struct node *node = &run->fleet.members[slot].node;
+        double gain;
+
+        routing_batch_observe(&node->batch, 1);
+        if (!routing_batch_replan(&node->batch, run->config->balance_gain_min, &gain, err))
+            return false;
+        run->result->replans += gain >= run->config->balance_gain_min;
+    }
+    return timeline_put(&run->timeline, run->now_us + run->config->balance_us, MOMENT_BALANCE, 0,
+                        err);
+}
+
+/* Start what is missing, lowest slot first; drain what is too much, highest slot first. */
+static bool rescale(struct run *run, uint32_t wanted, struct err *err)
+{
+    const unsigned kept = 1u << MEMBER_STARTING | 1u << MEMBER_SERVING;
+    uint32_t count = fleet_count(&run->fleet, kept);
+
+    for (uint32_t slot = 0; slot < run->fleet.count && count < wanted; slot++) {
+        struct member *member = &run->fleet.members[slot];
+        if (member->state != MEMBER_OFF)
+            continue;
+        member->state = MEMBER_STARTING;
+        member->on_us = run->now_us;
+        count++;
+        if (!timeline_put(&run->timeline, run->now_us + run->config->node_start_us, MOMENT_STARTED,
+                          slot, err))
+            return false;
+    }
+    for (uint32_t slot = run->fleet.count; slot-- > 0 && count > wanted;)
+        if (run->fleet.members[slot].state == MEMBER_SERVING) {
+            run->fleet.members[slot].state = MEMBER_DRAINING;
+            count--;
+        }
+    count = fleet_count(&run->fleet, kept | 1u << MEMBER_DRAINING);
+    run->result->nodes_min = count < run->result->nodes_min ? count : run->result->nodes_min;
+    run->result->nodes_max = count > run->result->nodes_max ? count : run->result->nodes_max;
+    return true;
+}
+
+static bool close_window(struct run *run, struct err *err)
+{
+    const struct run_config *config = run->config;
+    struct scheduler_gauges gauges;
+    struct planner_decision decision;
+
+    predict_observe(&run->predict, run->window_tokens / ((double)config->window_us / 1e6));
+    run->window_tokens = 0;
+    scheduler_gauges(run->core, &gauges);
+    const struct planner_load load = {
+        .outstanding_requests = gauges.in_flight + gauges.classes[CLASS_BULK].waiting_requests,
+        .waiting_tokens = (double)gauges.classes[CLASS_BULK].waiting_tokens,
+        .forecast_tokens_per_s = predict_forecast(&run->predict, config->forecast_windows),
+        .speed_tokens_per_s = run_node_speed(run),
+        .workers = fleet_count(&run->fleet, 1u << MEMBER_STARTING | 1u << MEMBER_SERVING)};
+    planner_decide(&run->planner, &load, now_ms(run), &decision);
+    return rescale(run, decision.wanted, err) &&
+           timeline_put(&run->timeline, run->now_us + config->window_us, MOMENT_WINDOW, 0, err);
+}
+
+static bool happen(struct run *run, const struct moment *moment, struct err *err)
+{
+    switch ((enum moment_kind)moment->kind) {
+    case MOMENT_TICK:
+        return tick(run, err) && timeline_put(&run->timeline, run->now_us + run->config->tick_us,
+                                              MOMENT_TICK, 0, err);
+    case MOMENT_STEP_END:
+        return end_step(run, moment->slot, err);
+    case MOMENT_HEARTBEAT:
+        return beat(run, moment->slot, err);
+    case MOMENT_STARTED:
+        return serve(run, moment->slot, err);
+    case MOMENT_BALANCE:
+        return balance(run, err);
+    case MOMENT_WINDOW:
+        return close_window(run, err);
+    }
+    return true;
+}
+
+static bool start(struct run *run, struct err *err)
+{
+    const struct run_config *config = run->config;
+    uint32_t count = config->scale ? config->planner.workers_min : config->nodes;
+
+    step_core(run, &(struct event){.type = EVENT_RESTORED});
+    run->result->nodes_min = run->result->nodes_max = count;
+    for (uint32_t slot = 0; slot < count; slot++)
+        if (!serve(run, slot, err))
+            return false;
+    if (config->balance_us > 0 &&
+        !timeline_put(&run->timeline, config->balance_us, MOMENT_BALANCE, 0, err))
+        return false;
+    if (config->scale && !timeline_put(&run->timeline, config->window_us, MOMENT_WINDOW, 0, err))
+        return false;
+    return timeline_put(&run->timeline, 0, MOMENT_TICK, 0, err);
+}
+
+static bool run_all(struct run *run, struct err *err)
+{
+    struct moment moment;
+
+    if (!start(run, err))
+        return false;
+    while (run->ended < run->trace->count && timeline_take(&run->timeline, &moment)) {
+        run->now_us = moment.at_us;
+        if (run->config->horizon_us > 0 && run->now_us > run->config->horizon_us)
+            return true;
+        if (!happen(run, &moment, err))
+            return false;
+    }
+    return true;
+}
+
+static bool open_run(struct run *run, struct err *err)
+{
+    const struct run_config *config = run->config;
+    const struct node_config node = {.model = config->model,
+                                     .routing = config->routing,
+                                     .classic = config->classic,
+                                     .cached_share = config->cached_share,
+                                     .step_us_target = config->step_us_target,
+                                     .load_smoothing = 0.05};
+    /* Nothing dies here: leases never run out, and heartbeats need no running list. */
+    const struct scheduler_config core = {.slots = config->nodes,
+                                          .request_partitions = {1, 1},
+                                          .lease_ms = INT64_MAX / 16,
+                                          .dedupe_window_ms = INT64_MAX / 16,
+                                          .waiting_size_max = (size_t)1 << 30,
+                                          .crashes_max = 3,
+                                          .model_wait_ms = INT64_MAX / 16,
+                                          .assign_ahead_percent = config->assign_ahead_percent,
+                                          .long_share_percent = 100,
+                                          .batch = config->policy};
+
+    run->times = malloc(run->trace->count * sizeof *run->times);
+    run->body = malloc(BODY_SIZE_MAX);
+    run->core = scheduler_new(&core);
+    if (!run->times || !run->body || !run->core)
+        return err_set(err, ERR_FATAL, "simulator: out of memory");
+    memset(run->body, ' ', BODY_SIZE_MAX);
+    for (size_t i = 0; i < run->trace->count; i++)
+        run->times[i] = (struct request_times){-1, -1, 0};
+    planner_init(&run->planner, &config->planner);
+    predict_init(&run->predict, &config->predictor);
+    return fleet_init(&run->fleet, config->nodes, &node, config->policy.base, err);
+}
+
+bool run_trace(const struct run_config *config, const struct trace *trace,
+               struct run_result *result, struct err *err)
+{
+    struct run run = {.config = config, .trace = trace, .result = result};
+    bool ok;
+
+    *result = (struct run_result){0};
+    ok = open_run(&run, err) && run_all(&run, err) && run_sum_up(&run, err);
+    scheduler_free(run.core);
+    actions_free(&run.actions);
+    timeline_free(&run.timeline);
+    fleet_free(&run.fleet);
+    node_outcome_free(&run.outcome);
+    free(run.times);
+    free(run.body);
+    if (!ok)
+        run_result_free(result);
+    return ok;
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * run - one simulated run of a trace: the real scheduler core, simulated workers.
+ *
+ * Discrete events on a virtual clock: arrivals, scheduler ticks, heartbeats,
+ * step ends, re-planning of expert placement, planner decisions. The core is
+ * the one of pelton-scheduler and gets the events its shell would make of
+ * Kafka messages; its assignments and renewals act on the nodes at the tick
+ * that carries them. Every transaction commits: what aborts and takeovers do
+ * is tests/sim's subject, not this program's.
+ *
+ * What a request is to the core: a body as long as four bytes a prompt token,
+ * and as max_tokens the power of two that holds its answer, since users guess.
+ */
+#ifndef SCHEDULER_SIM_RUN_H
+#define SCHEDULER_SIM_RUN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "scheduler/batch_size.h"
+#include "scheduler/planner.h"
+#include "scheduler/predict.h"
+#include "scheduler/sim/routing.h"
+#include "scheduler/sim/step_model.h"
+#include "scheduler/sim/trace.h"
+
+struct run_config {
+    const struct step_model *model;
+    const struct routing *routing;
+    struct batch_policy policy;
+    bool classic; /* static batching that starts and ends together; policy is STATIC */
+    uint32_t nodes;
+    double cached_share; /* of the prompts, 0 to below 1 */
+    uint32_t assign_ahead_percent;
+    int64_t tick_us;
+    int64_t heartbeat_us;
+    double step_us_target;
+    int64_t balance_us; /* load_balance_interval of the expert placement; 0: never re-planned */
+    double balance_gain_min;
+    /* Scaling: nodes come and go by the planner's word. Otherwise all run all the time. */
+    bool scale;
+    struct planner_config planner;
+    struct predict_params predictor; /* of traffic, in windows of window_us */
+    int64_t window_us;
+    uint32_t forecast_windows;
+    int64_t node_start_us; /* from the decision to the first step */
+    int64_t horizon_us;    /* stop here, done or not; 0: never */
+    uint64_t seed;         /* of the requests' tasks */
+};
+
+enum { RUN_HOURS_MAX = 48 };
+
+/* By hour of the virtual day. */
+struct run_hour {
+    uint64_t prompt_tokens; /* arrived */
+    uint64_t output_tokens; /* made */
+    double node_hours;
+    double busy_hours;
+};
+
+struct run_result {
+    uint64_t requests;
+    uint64_t unfinished;                   /* at the horizon; their times are infinite */
+    uint64_t prompt_tokens, output_tokens; /* of the finished ones */
+    double duration_s;                     /* first arrival to last result, or the horizon */
+    double node_hours;
+    double busy_hours;
+    uint64_t steps;
+    /* Output tokens over what the nodes could have made in their hours at the largest batch whose
+     * step still meets the target: busy time alone would call a node full that decodes one
+     * sequence. */
+    double utilisation;
+    float *latency_s; /* (requests), arrival to result, sorted */
+    float *first_s;   /* (requests), arrival to first token, sorted */
+    float *token_ms;  /* (requests), time per output token after the first, sorted */
+    uint32_t nodes_min, nodes_max;
+    uint64_t preemptions;
+    double imbalance; /* mean over steps */
+    uint32_t replans;
+    struct run_hour hours[RUN_HOURS_MAX];
+    uint32_t hours_count;
+};
+
+bool run_trace(const struct run_config *config, const struct trace *trace,
+               struct run_result *result, struct err *err);
+void run_result_free(struct run_result *result);
+
+/* q in [0, 1] of a sorted array, nearest rank. */
+double run_quantile(const float *sorted, uint64_t count, double q);
+
+#endif

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <stdlib.h>
+
+#include "scheduler/sim/run_state.h"
+
+double run_node_speed(const struct run *run)
+{
+    const struct trace *trace = run->trace;
+    const struct step_model *model = run->config->model;
+    double prompt = (double)trace->prompt_tokens / (double)trace->count;
+    double output = (double)trace->output_tokens / (double)trace->count;
+    double row_us = model->decode_us +
+                    model->prefill_us * prompt * (1 - run->config->cached_share) / output +
+                    model->kv_us * (prompt + output / 2);
+    double rows = fmax(1, (run->config->step_us_target - model->fixed_us) / row_us);
+
+    rows = fmin(rows, (double)model->kv_tokens / (prompt + output / 2));
+    rows = fmin(rows, model->max_seqs);
+    return rows * 1e6 / (model->fixed_us + rows * row_us);
+}
+
+static int ascending(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+static void take_times(struct run *run, size_t i)
+{
+    struct run_result *result = run->result;
+    const struct trace_request *request = &run->trace->requests[i];
+    const struct request_times *times = &run->times[i];
+    int64_t made = request->output_tokens > 1 ? request->output_tokens - 1 : 1;
+
+    result->first_s[i] =
+        times->first_us < 0 ? INFINITY : (float)(times->first_us - request->arrival_us) / 1e6f;
+    if (times->end_us < 0) {
+        result->latency_s[i] = result->token_ms[i] = INFINITY;
+        result->unfinished++;
+        return;
+    }
+    result->latency_s[i] = (float)(times->end_us - request->arrival_us) / 1e6f;
+    result->token_ms[i] = (float)(times->end_us - times->first_us) / 1e3f / (float)made;
+    result->prompt_tokens += request->prompt_tokens;
+    result->output_tokens += request->output_tokens;
+}
+
+static void sum_nodes(struct run *run, int64_t end_us)
+{
+    struct run_result *result = run->result;
+
+    for (uint32_t slot = 0; slot < run->fleet.count; slot++) {
+        const struct member *member = &run->fleet.members[slot];
+        if (member->state != MEMBER_OFF)
+            result->node_hours += (double)(end_us - member->on_us) / (double)RUN_HOUR_US;
+        result->busy_hours += (double)member->node.busy_us / (double)RUN_HOUR_US;
+        result->steps += member->node.step;
+        result->preemptions += member->node.preemptions;
+    }
+    result->imbalance = result->steps ? run->imbalance_sum / (double)result->steps : 1;
+    result->utilisation =
+        result->node_hours > 0
+            ? (double)result->output_tokens / (run_node_speed(run) * result->node_hours * 3600)
+            : 0;
+}
+
+bool run_sum_up(struct run *run, struct err *err)
+{
+    struct run_result *result = run->result;
+    size_t count = run->trace->count;
+    int64_t end_us = run->ended == count ? run->last_end_us : run->config->horizon_us;
+
+    result->latency_s = malloc(count * sizeof *result->latency_s);
+    result->first_s = malloc(count * sizeof *result->first_s);
+    result->token_ms = malloc(count * sizeof *result->token_ms);
+    if (!result->latency_s || !result->first_s || !result->token_ms)
+        return err_set(err, ERR_FATAL, "simulator: out of memory");
+    result->requests = count;
+    for (size_t i = 0; i < count; i++)
+        take_times(run, i);
+    qsort(result->latency_s, count, sizeof(float), ascending);
+    qsort(result->first_s, count, sizeof(float), ascending);
+    qsort(result->token_ms, count, sizeof(float), ascending);
+    result->duration_s = (double)end_us / 1e6;
+    result->hours_count = (uint32_t)(end_us / RUN_HOUR_US) + 1;
+    if (result->hours_count > RUN_HOURS_MAX)
+        result->hours_count = RUN_HOURS_MAX;
+    sum_nodes(run, end_us);
+    return true;
+}
+
+void run_result_free(struct run_result *result)
+{
+    free(result->latency_s);
+    free(result->first_s);
+    free(result->token_ms);
+    result->latency_s = result->first_s = result->token_ms = NULL;
+}
+
+double run_quantile(const float *sorted, uint64_t count, double q)
+{
+    uint64_t rank = (uint64_t)ceil(q * (double)count);
+
+    return (double)sorted[rank > 0 ? rank - 1 : 0];
+}

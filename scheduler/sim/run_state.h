@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * run_state - what a simulated run keeps, for run.c that runs it and
+ * run_result.c that sums it up.
+ */
+#ifndef SCHEDULER_SIM_RUN_STATE_H
+#define SCHEDULER_SIM_RUN_STATE_H
+
+#include "scheduler/scheduler.h"
+#include "scheduler/sim/fleet.h"
+#include "scheduler/sim/run.h"
+#include "scheduler/sim/timeline.h"
+
+#define RUN_HOUR_US ((int64_t)3600 * 1000000)
+
+struct request_times {
+    int64_t first_us; /* -1: no token yet */
+    int64_t end_us;   /* -1: no result yet */
+    uint32_t attempt;
+};
+
+struct run {
+    const struct run_config *config;
+    const struct trace *trace;
+    struct run_result *result;
+    struct scheduler *core;
+    struct actions actions;
+    struct timeline timeline;
+    struct fleet fleet;
+    struct node_outcome outcome;
+    struct request_times *times;
+    char *body;
+    size_t next; /* request to arrive */
+    uint64_t ended;
+    bool paused;
+    int64_t now_us;
+    int64_t last_end_us;
+    struct planner planner;
+    struct predict predict;
+    double window_tokens; /* arrived in the window under way */
+    double imbalance_sum;
+};
+
+/* The best rate (output tokens/s) of a node while its step still meets the target; contexts as long
+ * as the trace's. */
+double run_node_speed(const struct run *run);
+bool run_sum_up(struct run *run, struct err *err);
+
+#endif

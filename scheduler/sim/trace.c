@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "scheduler/sim/trace.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "scheduler/sim/random.h"
+
+enum { FIELDS_MAX = 64, LENGTH_MAX = 10000000 };
+
+static const double prompt_sigma = 0.9, output_sigma = 1.0;
+
+struct reader {
+    const struct trace_options *options;
+    struct trace *trace;
+    FILE *file;
+    char *line;
+    size_t line_capacity;
+    uint64_t line_number;
+    char *fields[FIELDS_MAX];
+    size_t field_count;
+    struct random random;
+};
+
+static bool reject(const struct reader *reader, struct err *err, const char *what)
+{
+    return err_set(err, ERR_REJECT, "trace %s, line %" PRIu64 ": %s", reader->options->path,
+                   reader->line_number, what);
+}
+
+/* Next line without its end; false at the end of the file. */
+static bool next_line(struct reader *reader)
+{
+    ssize_t size = getline(&reader->line, &reader->line_capacity, reader->file);
+
+    if (size < 0)
+        return false;
+    reader->line_number++;
+    while (size > 0 && (reader->line[size - 1] == '\n' || reader->line[size - 1] == '\r'))
+        reader->line[--size] = 0;
+    return true;
+}
+
+static void split_fields(struct reader *reader)
+{
+    char *at = reader->line;
+
+    reader->field_count = 0;
+    while (reader->field_count < FIELDS_MAX) {
+        char *comma = strchr(at, ',');
+        reader->fields[reader->field_count++] = at;
+        if (!comma)
+            break;
+        *comma = 0;
+        at = comma + 1;
+    }
+}
+
+static bool parse_number(const char *text, double *number)
+{
+    char *end;
+
+    errno = 0;
+    *number = strtod(text, &end);
+    return end != text && *end == 0 && errno == 0 && isfinite(*number);
+}
+
+/* Lengths of 0 occur in the public traces; a request has at least one token on each side. */
+static bool parse_length(const char *text, uint32_t *tokens)
+{
+    double number;
+
+    if (!parse_number(text, &number) || number < 0 || number > LENGTH_MAX)
+        return false;
+    *tokens = number < 1 ? 1 : (uint32_t)number;
+    return true;
+}
+
+static bool append(struct trace *trace, struct trace_request request, struct err *err)
+{
+    if (trace->count == trace->capacity) {
+        size_t capacity = trace->capacity ? 2 * trace->capacity : 4096;
+        void *grown = realloc(trace->requests, capacity * sizeof *trace->requests);
+        if (!grown)
+            return err_set(err, ERR_FATAL, "trace: out of memory for %zu requests", capacity);
+        trace->requests = grown;
+        trace->capacity = capacity;
+    }
+    trace->requests[trace->count++] = request;
+    trace->prompt_tokens += request.prompt_tokens;
+    trace->output_tokens += request.output_tokens;
+    return true;
+}
+
+/* Select and scale. at_us counts from the trace's first request. */
+static bool take(struct reader *reader, int64_t at_us, uint32_t prompt, uint32_t output,
+                 struct err *err)
+{
+    const struct trace_options *options = reader->options;
+    int64_t at = at_us - options->from_us;
+
+    if (at < 0 || (options->length_us > 0 && at >= options->length_us))
+        return true;
+    return append(reader->trace,
+                  (struct trace_request){(int64_t)((double)at / options->scale), prompt, output},
+                  err);
+}
+
+/* "2023-11-16 18:15:46.6805900" in microseconds of some zone; only differences matter. */
+static bool parse_time(const char *text, int64_t *us)
+{
+    struct tm tm = {.tm_isdst = 0};
+    double seconds;
+    int used = 0;
+
+    if (sscanf(text, "%4d-%2d-%2d %2d:%2d:%n", &tm.tm_year, &tm.tm_mon, &tm.tm_mday, &tm.tm_hour,
+               &tm.tm_min, &used) != 5 ||
+        used == 0 || !parse_number(text + used, &seconds) || seconds < 0 || seconds >= 61)
+        return false;
+    tm.tm_year -= 1900;
+    tm.tm_mon -= 1;
+    *us = (int64_t)timegm(&tm) * 1000000 + (int64_t)(seconds * 1e6);
+    return true;
+}
+
+static bool read_azure(struct reader *reader, struct err *err)
+{
+    int64_t first_us = 0, last_us = 0;
+
+    for (bool first = true; next_line(reader); first = false) {
+        uint32_t prompt, output;
+        int64_t at_us;
+
+        split_fields(reader);
+        if (reader->field_count != 3 || !parse_time(reader->fields[0], &at_us) ||
+            !parse_length(reader->fields[1], &prompt) || !parse_length(reader->fields[2], &output))
+            return reject(reader, err, "expected TIMESTAMP,ContextTokens,GeneratedTokens");
+        if (first)
+            first_us = last_us = at_us;
+        if (at_us < last_us)
+            return reject(reader, err, "time goes back");
+        last_us = at_us;
+        if (!take(reader, at_us - first_us, prompt, output, err))
+            return false;
+    }
+    return true;
+}
+
+static bool json_length(const json_t *object, const char *key, uint32_t *tokens)
+{
+    json_int_t value = json_integer_value(json_object_get(object, key));
+
+    if (!json_is_integer(json_object_get(object, key)) || value < 0 || value > LENGTH_MAX)
+        return false;
+    *tokens = value < 1 ? 1 : (uint32_t)value;
+    return true;
+}
+
+static bool read_mooncake(struct reader *reader, struct err *err)
+{
+    int64_t first_ms = 0, last_ms = 0;
+    bool first = true;
+
+    do {
+        json_t *object = json_loads(reader->line, 0, NULL);
+        json_t *timestamp = json_object_get(object, "timestamp");
+        uint32_t prompt, output;
+        bool good = json_is_integer(timestamp) && json_length(object, "input_length", &prompt) &&
+                    json_length(object, "output_length", &output);
+        int64_t at_ms = good ? json_integer_value(timestamp) : 0;
+
+        json_decref(object);
+        if (!good)
+            return reject(reader, err, "expected {timestamp, input_length, output_length}");
+        if (first)
+            first_ms = last_ms = at_ms;
+        if (at_ms < last_ms)
+            return reject(reader, err, "time goes back");
+        first = false;
+        last_ms = at_ms;
+        if (!take(reader, (at_ms - first_ms) * 1000, prompt, output, err))
+            return false;
+    } while (next_line(reader));
+    return true;
+}
+
+static uint32_t draw_length(struct random *random, double mean, double sigma)
+{
+    double tokens = mean * exp(sigma * random_normal(random) - sigma * sigma / 2);
+
+    return tokens < 1 ? 1 : tokens > LENGTH_MAX ? LENGTH_MAX : (uint32_t)tokens;
+}
+
+/* Poisson arrivals within the part of the window that is selected. */
+static bool draw_window(struct reader *reader, const struct trace_window *window, double start_s,
+                        double end_s, struct err *err)
+{
+    const struct trace_options *options = reader->options;
+    double from = (double)options->from_us / 1e6;
+    double to = options->length_us > 0 ? from + (double)options->length_us / 1e6 : INFINITY;
+    double end = fmin(end_s, to);
+
+    if (window->rate <= 0)
+        return true;
+    for (double at = fmax(start_s, from);;) {
+        at += random_exponential(&reader->random, 1 / window->rate);
+        if (at >= end)
+            return true;
+        uint32_t prompt = draw_length(&reader->random, window->prompt, prompt_sigma);
+        uint32_t output = draw_length(&reader->random, window->output, output_sigma);
+        int64_t at_us = (int64_t)((at - from) * 1e6);
+        if (!append(reader->trace, (struct trace_request){at_us, prompt, output}, err))
+            return false;
+    }
+}
+
+static bool append_window(struct trace_windows *windows, const struct trace_window *window,
+                          size_t *capacity, struct err *err)
+{
+    if (windows->count == *capacity) {
+        *capacity = *capacity ? 2 * *capacity : 256;
+        void *grown = realloc(windows->windows, *capacity * sizeof *windows->windows);
+        if (!grown)
+            return err_set(err, ERR_FATAL, "trace: out of memory for %zu windows", *capacity);
+        windows->windows = grown;
+    }
+    windows->windows[windows->count++] = *window;
+    return true;
+}
+
+static bool read_windows(struct reader *reader, struct trace_windows *windows, struct err *err)
+{
+    size_t capacity = 0;
+
+    /* A single window is ten minutes wide, as those of the public day. */
+    windows->window_s = 600;
+    while (next_line(reader)) {
+        struct trace_window window;
+        double start_s;
+
+        split_fields(reader);
+        if (reader->field_count != 5 || !parse_number(reader->fields[0], &start_s) ||
+            !parse_number(reader->fields[1], &window.rate) ||
+            !parse_number(reader->fields[3], &window.prompt) ||
+            !parse_number(reader->fields[4], &window.output) || window.rate < 0 ||
+            window.prompt < 0 || window.output < 0)
+            return reject(reader, err,
+                          "expected window_start_s,rate_rps,clients,mean_input_tokens,"
+                          "mean_output_tokens");
+        if (windows->count == 1)
+            windows->window_s = start_s;
+        if (start_s != (double)windows->count * windows->window_s || windows->window_s <= 0)
+            return reject(reader, err, "windows start at 0 and are of equal width");
+        window.rate *= reader->options->scale;
+        if (!append_window(windows, &window, &capacity, err))
+            return false;
+    }
+    return true;
+}
+
+static bool draw_windows(struct reader *reader, struct err *err)
+{
+    const struct trace_options *options = reader->options;
+    struct trace_windows windows = {0};
+    bool ok = read_windows(reader, &windows, err);
+
+    for (size_t w = 0; ok && w < windows.count; w++)
+        ok = draw_window(reader, &windows.windows[w], (double)w * windows.window_s,
+                         (double)(w + 1) * windows.window_s, err);
+    reader->trace->duration_us =
+        (int64_t)((double)windows.count * windows.window_s * 1e6) - options->from_us;
+    if (options->length_us > 0 && options->length_us < reader->trace->duration_us)
+        reader->trace->duration_us = options->length_us;
+    trace_windows_free(&windows);
+    return ok;
+}
+
+static bool find_column(const struct reader *reader, const char *name, size_t *column)
+{
+    for (*column = 0; *column < reader->field_count; ++*column)
+        if (strcmp(reader->fields[*column], name) == 0)
+            return true;
+    return false;
+}
+
+static bool read_offline(struct reader *reader, struct err *err)
+{
+    const struct trace_options *options = reader->options;
+    size_t prompt_at, output_at;
+
+    reader->trace->offline = true;
+    if (!options->column_prompt || !options->column_output)
+        return reject(reader, err,
+                      "no known trace header; name the columns of an offline job with "
+                      "--columns prompt=NAME,output=NAME");
+    split_fields(reader);
+    if (!find_column(reader, options->column_prompt, &prompt_at) ||
+        !find_column(reader, options->column_output, &output_at))
+        return reject(reader, err, "the header lacks a column that --columns names");
+    while (next_line(reader)) {
+        uint32_t prompt, output;
+
+        split_fields(reader);
+        if (prompt_at >= reader->field_count || output_at >= reader->field_count ||
+            !parse_length(reader->fields[prompt_at], &prompt) ||
+            !parse_length(reader->fields[output_at], &output))
+            return reject(reader, err, "expected token counts from 0 to 10000000");
+        if (!append(reader->trace, (struct trace_request){0, prompt, output}, err))
+            return false;
+    }
+    return true;
+}
+
+static bool is_windows(const struct reader *reader)
+{
+    return strncmp(reader->line, "window_start_s,rate_rps,", 24) == 0;
+}
+
+static bool read_any(struct reader *reader, struct err *err)
+{
+    if (!next_line(reader))
+        return reject(reader, err, "the file is empty");
+    if (strcmp(reader->line, "TIMESTAMP,ContextTokens,GeneratedTokens") == 0)
+        return read_azure(reader, err);
+    if (reader->line[0] == '{')
+        return read_mooncake(reader, err);
+    if (is_windows(reader))
+        return draw_windows(reader, err);
+    return read_offline(reader, err);
+}
+
+bool trace_read_windows(struct trace_windows *windows, const struct trace_options *options,
+                        struct err *err)
+{
+    struct reader reader = {.options = options};
+    bool ok;
+
+    *windows = (struct trace_windows){0};
+    reader.file = fopen(options->path, "r");
+    if (!reader.file)
+        return err_set(err, ERR_REJECT, "trace %s: %s", options->path, strerror(errno));
+    if (!next_line(&reader) || !is_windows(&reader))
+        ok = reject(&reader, err, "the fluid mode takes traces by windows only");
+    else
+        ok = read_windows(&reader, windows, err);
+    free(reader.line);
+    fclose(reader.file);
+    if (!ok)
+        trace_windows_free(windows);
+    return ok;
+}
+
+void trace_windows_free(struct trace_windows *windows)
+{
+    free(windows->windows);
+    *windows = (struct trace_windows){0};
+}
+
+bool trace_read(struct trace *trace, const struct trace_options *options, struct err *err)
+{
+    struct reader reader = {.options = options, .trace = trace, .random = {options->seed}};
+    bool ok;
+
+    *trace = (struct trace){0};
+    reader.file = fopen(options->path, "r");
+    if (!reader.file)
+        return err_set(err, ERR_REJECT, "trace %s: %s", options->path, strerror(errno));
+    ok = read_any(&reader, err);
+    if (ok && trace->count == 0)
+        ok = err_set(err, ERR_REJECT, "trace %s: no request in the selected time", options->path);
+    if (ok && trace->duration_us == 0)
+        trace->duration_us = trace->requests[trace->count - 1].arrival_us;
+    free(reader.line);
+    fclose(reader.file);
+    if (!ok)
+        trace_free(trace);
+    return ok;
+}
+
+void trace_free(struct trace *trace)
+{
+    free(trace->requests);
+    *trace = (struct trace){0};
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * trace - requests as others recorded them, for the simulator.
+ *
+ * The format is known by the file's first line:
+ *
+ *   TIMESTAMP,ContextTokens,GeneratedTokens     Azure LLM inference trace (CSV, local time)
+ *   {"timestamp": ms, "input_length": ...}      Mooncake (JSON lines)
+ *   window_start_s,rate_rps,...                 a day by windows (ServeGen, aggregated): Poisson
+ *                                               arrivals at the window's rate, log-normal lengths
+ *                                               of the window's means (sigma 0.9 and 1.0, which
+ *                                               match the mean-to-median ratios of the Azure trace)
+ *   any other header, with columns named        CSV without times: an offline job, all there at 0
+ *
+ * Times start at 0 with the first request, in microseconds, non-decreasing.
+ * scale multiplies the arrival rate by dividing the times; the requests stay
+ * the same, except for a trace by windows, which draws more of them.
+ */
+#ifndef SCHEDULER_SIM_TRACE_H
+#define SCHEDULER_SIM_TRACE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/err.h"
+
+struct trace_request {
+    int64_t arrival_us;
+    uint32_t prompt_tokens; /* at least 1 */
+    uint32_t output_tokens; /* at least 1 */
+};
+
+struct trace_options {
+    const char *path;
+    const char *column_prompt; /* of a CSV without times; NULL otherwise */
+    const char *column_output;
+    double scale;      /* of the arrival rate, above 0 */
+    int64_t from_us;   /* only requests of [from, from + length) of the unscaled trace ... */
+    int64_t length_us; /* ... 0: to its end */
+    uint64_t seed;
+};
+
+struct trace {
+    struct trace_request *requests;
+    size_t count;
+    size_t capacity;
+    bool offline;        /* without arrival times */
+    int64_t duration_us; /* of what was selected, scaled; windows count whole */
+    uint64_t prompt_tokens;
+    uint64_t output_tokens;
+};
+
+/* A trace by windows as it stands, for the fluid mode; rates are scaled. */
+struct trace_window {
+    double rate; /* requests/s */
+    double prompt, output;
+};
+struct trace_windows {
+    struct trace_window *windows;
+    size_t count;
+    double window_s;
+};
+/* REJECT also for any other format, and for windows of unequal width. */
+bool trace_read_windows(struct trace_windows *windows, const struct trace_options *options,
+                        struct err *err);
+void trace_windows_free(struct trace_windows *windows);
+
+/* REJECT names file and line. */
+bool trace_read(struct trace *trace, const struct trace_options *options, struct err *err);
+void trace_free(struct trace *trace);
+
+#endif
