@@ -19,7 +19,12 @@ bool line_error_set(struct line_error *error, const char *code, const char *para
     va_start(args, format);
     vsnprintf(error->message, sizeof error->message, format, args);
     va_end(args);
-    return false;
+    /* What is quoted may have been cut inside a character. */
+    for (size_t size = strlen(error->message), at = 0;; error->message[at] = '?') {
+        at += utf8_valid_size(error->message + at, size - at);
+        if (at == size)
+            return false;
+    }
 }
 
 bool line_is_blank(const struct raw_line *raw)

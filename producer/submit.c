@@ -324,8 +324,10 @@ static int run(struct submission *submission, struct config *config)
     struct err err;
     int code;
 
-    if (!check_batch_id(submission, &err))
-        return command_fail(access(submission->path, R_OK) == 0 ? EX_USAGE : EX_NOINPUT, &err);
+    if (!check_batch_id(submission, &err)) {
+        bool is_there = strcmp(submission->path, "-") == 0 || access(submission->path, R_OK) == 0;
+        return command_fail(is_there ? EX_USAGE : EX_NOINPUT, &err);
+    }
     if (*options->errors) {
         submission->errors = fopen(options->errors, "wb");
         if (!submission->errors) {

@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The program `pelton` (PELTON_BINARY) on the broker that PELTON_BOOTSTRAP names. The scheduler's
+ * part is played here: requests are read, and results, some twice, and token chunks are written,
+ * with the real codec.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/check.h"
+#include "common/clock.h"
+#include "common/kafka.h"
+#include "common/topics.h"
+#include "schemas/codec.h"
+
+enum { TIMEOUT_MS = 20000, REQUESTS_MAX = 64 };
+
+static const char *brokers;
+static char prefix[40];
+static char folder[] = "/tmp/test_producer_XXXXXX";
+static rd_kafka_t *reader, *producer;
+static struct codec *codec;
+static struct err err;
+static char output[1 << 16]; /* of the last pelton() */
+
+static void assert_ok(bool ok)
+{
+    if (!ok)
+        fail_msg("%s", err.message);
+}
+
+/* Runs pelton COMMAND ... in the folder; returns its exit code, output has both streams. */
+__attribute__((format(printf, 1, 2))) static int pelton(const char *format, ...)
+{
+    char arguments[1000], command[1500];
+    va_list args;
+    size_t size;
+    FILE *pipe;
+    int status;
+
+    va_start(args, format);
+    vsnprintf(arguments, sizeof arguments, format, args);
+    va_end(args);
+    snprintf(command, sizeof command,
+             "cd %s && timeout 60 %s %s --brokers %s --topic-prefix %s 2>&1", folder, PELTON_BINARY,
+             arguments, brokers, prefix);
+    pipe = popen(command, "r");
+    assert_non_null(pipe);
+    size = fread(output, 1, sizeof output - 1, pipe);
+    output[size] = '\0';
+    status = pclose(pipe);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void assert_says(const char *text)
+{
+    if (!strstr(output, text))
+        fail_msg("expected \"%s\" in:\n%s", text, output);
+}
+
+static void write_file(const char *name, const char *text)
+{
+    char path[100];
+    FILE *file;
+
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    file = fopen(path, "wb");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static int setup(void **state)
+{
+    const struct kafka_options options = {.brokers = brokers, .client_id = "test"};
+    uint8_t run[6];
+    char hex[13];
+
+    (void)state;
+    random_bytes(run, sizeof run);
+    hex_format(run, sizeof run, hex);
+    snprintf(prefix, sizeof prefix, "test-%s.", hex);
+    assert_non_null(mkdtemp(folder));
+    assert_ok(codec_open(&codec, &err));
+    assert_ok(kafka_open(&reader, KAFKA_READER, &options, &err));
+    assert_ok(kafka_open(&producer, KAFKA_PRODUCER, &options, &err));
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    char command[100];
+
+    (void)state;
+    kafka_close(producer, 1000);
+    kafka_close(reader, 0);
+    codec_close(codec);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    return system(command);
+}
+
+static void topic_of(enum topic topic, char name[TOPIC_NAME_SIZE_MAX])
+{
+    topic_name(name, prefix, topic);
+}
+
+static void put(enum topic topic, const struct record *record)
+{
+    struct buffer buffer = {0};
+    char name[TOPIC_NAME_SIZE_MAX];
+    struct kafka_message message;
+
+    topic_of(topic, name);
+    assert_ok(codec_encode(codec, record, &buffer, &err));
+    message = (struct kafka_message){.topic = name,
+                                     .partition = RD_KAFKA_PARTITION_UA,
+                                     .value = buffer.data,
+                                     .value_size = buffer.size};
+    assert_ok(kafka_prepare(producer, name, TIMEOUT_MS, &err));
+    assert_ok(kafka_produce_wait(producer, &message, TIMEOUT_MS, &err));
+    assert_ok(kafka_flush(producer, TIMEOUT_MS, &err));
+    buffer_free(&buffer);
+}
+
+struct requests {
+    struct record *items[REQUESTS_MAX];
+    size_t count;
+};
+
+static bool keep(void *context, const rd_kafka_message_t *message, struct err *why)
+{
+    struct requests *requests = context;
+
+    CHECK(requests->count < REQUESTS_MAX);
+    return codec_decode(codec, message->payload, message->len, &requests->items[requests->count++],
+                        why);
+}
+
+static void read_requests(enum topic topic, struct requests *requests)
+{
+    char name[TOPIC_NAME_SIZE_MAX];
+    struct kafka_range range = {
+        .from = {name, 0, 0}, .timeout_ms = TIMEOUT_MS, .visit = keep, .context = requests};
+    int32_t count;
+
+    topic_of(topic, name);
+    *requests = (struct requests){.count = 0};
+    assert_ok(kafka_partition_count(reader, name, TIMEOUT_MS, &count, &err));
+    for (range.from.partition = 0; range.from.partition < count; range.from.partition++)
+        assert_ok(kafka_read_to_end(reader, &range, NULL, &err));
+}
+
+static void free_requests(struct requests *requests)
+{
+    for (size_t i = 0; i < requests->count; i++)
+        record_free(requests->items[i]);
+}
+
+static struct record result_of(const struct request *request)
+{
+    return (struct record){.type = RECORD_RESULT,
+                           .u.result = {.request_id = request->request_id,
+                                        .tenant = request->tenant,
+                                        .batch_id = request->batch_id,
+                                        .custom_id = request->custom_id,
+                                        .model = request->model,
+                                        .text = str_from("one\ntwo"),
+                                        .finish_reason = FINISH_STOP,
+                                        .usage = {.prompt_tokens_uncached = 3, .output_tokens = 4},
+                                        .finished_ms = clock_wall_ms()}};
+}
+
+#define LINE(id)                                                                                   \
+    "{\"custom_id\":\"" id "\",\"method\":\"POST\",\"url\":\"/v1/chat/completions\",\"body\":"     \
+    "{\"model\":\"demo\", \"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}}\n"
+
+static void test_topics(void **state)
+{
+    (void)state;
+    assert_int_equal(pelton("status"), 69);
+    assert_says("control does not exist: create it with `pelton topics create`");
+    assert_int_equal(pelton("topics list"), 66);
+    assert_int_equal(pelton("topics create --slots 3 --partitions 2"), 0);
+    assert_says("worker-events");
+    assert_int_equal(pelton("topics create --slots 3 --partitions 2"), 0);
+    assert_null(strstr(output, "differs"));
+    assert_int_equal(pelton("topics list --slots 4 --partitions 2"), 0);
+    assert_says("differs: partitions 3 (wanted 4)");
+}
+
+static void test_usage(void **state)
+{
+    (void)state;
+    assert_int_equal(pelton("submit"), 64);
+    assert_says("FILE.jsonl is missing");
+    assert_int_equal(pelton("submit none.jsonl"), 66);
+    assert_says("none.jsonl: No such file");
+    assert_int_equal(pelton("submit - </dev/null"), 64);
+    assert_says("give --batch ID");
+    assert_int_equal(pelton("submit --clas bulk x"), 64);
+    assert_says("did you mean class?");
+    assert_int_equal(pelton("status none"), 66);
+    assert_says("no batch \"none\" in test-");
+    assert_int_equal(pelton("collect none -o out"), 66);
+    assert_int_equal(pelton("cancel none"), 66);
+    assert_int_equal(pelton("explain"), 64);
+    assert_int_equal(pelton("submit --help"), 0);
+    assert_says("--completion-window TIME");
+    assert_int_equal(pelton("submit none.jsonl -X acks=0"), 66);
+    write_file("x.jsonl", LINE("a"));
+    assert_int_equal(pelton("submit x.jsonl -X acks=0"), 69);
+    assert_says("acks=0: it must be all here");
+}
+
+/* Lines of all kinds among good ones: every bad one is an error with its number, the good ones go.
+ */
+static void test_submit_bad_lines(void **state)
+{
+    struct requests requests;
+    const struct request *first;
+    size_t size;
+    char *large;
+
+    (void)state;
+    write_file(
+        "bad.jsonl",
+        LINE("a") "nonsense\n\n" LINE("b") "null\n" LINE(
+            "a") "{\"custom_id\":\"c\",\"method\":\"POST\",\"url\":\"/v1/x\"}\r\n" LINE("d"));
+    assert_int_equal(pelton("submit bad.jsonl --batch bad -e rejected.jsonl --class interactive"),
+                     65);
+    assert_says("bad.jsonl:2: not JSON");
+    assert_says("bad.jsonl:5: the line is null");
+    assert_says("bad.jsonl:6: custom_id \"a\" is on line 1 already");
+    assert_says("bad.jsonl:7: url is \"/v1/x\"");
+    assert_says("batch bad: 3 requests sent, 4 lines rejected");
+    read_requests(TOPIC_REQUESTS_INTERACTIVE, &requests);
+    assert_int_equal(requests.count, 3);
+    first = &requests.items[0]->u.request;
+    assert_true(
+        str_equal(first->body, str_from("{\"model\":\"demo\", \"messages\":[{\"role\":\"user\","
+                                        "\"content\":\"hi\"}]}")));
+    assert_true(str_equal(first->batch_id, str_from("bad")));
+    assert_true(str_equal(first->tenant, str_from("default")));
+    assert_int_equal(first->service_class, CLASS_INTERACTIVE);
+    assert_int_equal(first->stream, STREAM_AUTO);
+    assert_int_equal(first->deadline_ms, 0);
+    free_requests(&requests);
+    /* One line of 17 MB and a good one. */
+    size = 17u << 20;
+    large = malloc(size);
+    memset(large, 'x', size - 1);
+    large[size - 1] = '\0';
+    write_file("large.jsonl", large);
+    free(large);
+    assert_int_equal(pelton("submit large.jsonl --batch large"), 65);
+    assert_says("large.jsonl:1: the line has 17825791 bytes: the limit is 16777216");
+    assert_says("0 requests sent, 1 lines rejected");
+}
+
+static size_t count_lines(const char *name, const char *member)
+{
+    char path[100], line[8192];
+    size_t count = 0;
+    FILE *file;
+
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    file = fopen(path, "rb");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file)) {
+        json_t *root = json_loads(line, 0, NULL);
+        assert_non_null(root);
+        assert_true(json_is_object(json_object_get(root, member)));
+        json_decref(root);
+        count++;
+    }
+    fclose(file);
+    return count;
+}
+
+static void test_whole_job(void **state)
+{
+    struct requests requests;
+    struct record result;
+    int32_t ids[4] = {0}, ends[4] = {1, 2, 3, 5};
+    struct record chunk = {.type = RECORD_TOKEN_CHUNK};
+
+    (void)state;
+    write_file("job.jsonl", LINE("a") LINE("b") LINE("c") "oops\n");
+    assert_int_equal(pelton("submit job.jsonl --batch job --stream --completion-window 1h"), 65);
+    assert_int_equal(pelton("status jo"), 0); /* the beginning of the id suffices */
+    assert_says("state      in_progress\ntotal      3\ncompleted  0\n");
+    assert_says("waiting    3\nrejected   1\n");
+    read_requests(TOPIC_REQUESTS_BULK, &requests);
+    assert_int_equal(requests.count, 3);
+    assert_int_equal(requests.items[0]->u.request.stream, STREAM_ON);
+    assert_true(requests.items[0]->u.request.deadline_ms > clock_wall_ms() + 3000000);
+    /* A result twice, and one of another job. */
+    result = result_of(&requests.items[0]->u.request);
+    put(TOPIC_RESULTS, &result);
+    put(TOPIC_RESULTS, &result);
+    result.u.result.batch_id = str_from("other");
+    result.u.result.request_id.bytes[0] ^= 1;
+    put(TOPIC_RESULTS, &result);
+    assert_int_equal(pelton("collect job -o out.jsonl"), 75);
+    assert_says("1 of 3 outcomes are there");
+    assert_int_equal(count_lines("out.jsonl", "response"), 1);
+    /* Tokens of the second, with an overlap; the rest comes with the result. */
+    chunk.u.token_chunk =
+        (struct token_chunk){.request_id = requests.items[1]->u.request.request_id,
+                             .batch_id = str_from("job"),
+                             .custom_id = requests.items[1]->u.request.custom_id,
+                             .attempt = 1,
+                             .ids = {ids, 4},
+                             .text = str_from("one\nt"),
+                             .text_ends = {ends, 4}};
+    put(TOPIC_TOKENS, &chunk);
+    put(TOPIC_TOKENS, &chunk);
+    result = result_of(&requests.items[1]->u.request);
+    put(TOPIC_RESULTS, &result);
+    result = result_of(&requests.items[2]->u.request);
+    result.u.result.status = RESULT_FAILED;
+    result.u.result.text = str_from("");
+    result.u.result.failure = (struct failure){.code = str_from("context_length_exceeded"),
+                                               .message = str_from("too long"),
+                                               .param = str_from("messages")};
+    put(TOPIC_RESULTS, &result);
+    assert_int_equal(pelton("status job --json"), 0);
+    assert_says("\"state\":\"completed\",\"total\":3,\"completed\":2,\"failed\":1,\"expired\":0,"
+                "\"cancelled\":0,\"waiting\":0,\"rejected\":1");
+    assert_int_equal(pelton("collect job --wait -o out.jsonl -e errors.jsonl -i job.jsonl"), 65);
+    assert_int_equal(count_lines("out.jsonl", "response"), 2);
+    assert_int_equal(count_lines("errors.jsonl", "error"), 2);
+    assert_int_equal(pelton("tail job"), 65);
+    assert_says(" | one\n");
+    assert_says(" : failed: too long\n");
+    assert_int_equal(pelton("tail job --id %.*s", (int)requests.items[1]->u.request.custom_id.size,
+                            requests.items[1]->u.request.custom_id.data),
+                     0);
+    assert_string_equal(output, "one\ntwo\n");
+    assert_int_equal(pelton("tail job --id none"), 66);
+    free_requests(&requests);
+}
+
+/* Sent again, the job keeps its beginning: results from before count. */
+static void test_submit_again(void **state)
+{
+    (void)state;
+    assert_int_equal(pelton("submit job.jsonl --batch job --wait"), 65);
+    assert_says("3 requests sent, 1 lines rejected (submitted before)");
+    assert_says("answers  3/3  100%");
+    write_file("other.jsonl", LINE("z"));
+    assert_int_equal(pelton("submit other.jsonl --batch job"), 65);
+    assert_says("batch job was submitted from another file (job.jsonl)");
+    assert_int_equal(pelton("submit job.jsonl --batch job --tenant else"), 65);
+    assert_says("batch job belongs to tenant default");
+    assert_int_equal(pelton("submit - --batch piped < other.jsonl"), 0);
+    assert_says("batch piped: 1 requests sent");
+    assert_int_equal(pelton("cancel piped"), 0);
+    assert_int_equal(pelton("status"), 0);
+    assert_says("cancelled");
+    assert_says("job.jsonl");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_topics),           cmocka_unit_test(test_usage),
+        cmocka_unit_test(test_submit_bad_lines), cmocka_unit_test(test_whole_job),
+        cmocka_unit_test(test_submit_again),
+    };
+
+    brokers = getenv("PELTON_BOOTSTRAP");
+    if (!brokers) {
+        puts("skipped: PELTON_BOOTSTRAP names no broker");
+        return 77;
+    }
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
