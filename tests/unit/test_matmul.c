@@ -156,12 +156,13 @@ static void check_against_ref(struct shape s, enum dtype w_dtype, enum matmul_la
     problem_close(&p);
 }
 
+/* The last shape is computed in blocks. */
 static void test_agrees_with_ref(void **state)
 {
     const struct shape shapes[] = {
         {0, 8, 8, 1},    {1, 1, 1, 1},     {1, 15, 7, 1},     {2, 16, 4, 3},     {3, 17, 5, 2},
         {4, 31, 9, 1},   {5, 32, 16, 1},   {6, 33, 17, 2},    {7, 48, 63, 1},    {8, 64, 64, 1},
-        {13, 95, 65, 1}, {64, 100, 67, 1}, {1, 1000, 130, 1}, {33, 257, 129, 2},
+        {13, 95, 65, 1}, {64, 100, 67, 1}, {1, 1000, 130, 1}, {33, 257, 129, 2}, {40, 3001, 50, 1},
     };
 
     (void)state;
@@ -175,13 +176,11 @@ static void test_agrees_with_ref(void **state)
                                           accumulate);
 }
 
-/* Row 37 of 64, alone, and with NaN in all other rows, on every number of threads. The shape is
- * large enough to be shared out. */
-static void check_row_alone(const struct backend *backend, enum dtype w_dtype,
+/* Row 37 of 64, alone, and with NaN in all other rows, on every number of threads. */
+static void check_row_alone(const struct backend *backend, struct shape s, enum dtype w_dtype,
                             enum matmul_layout layout, enum numerics numerics)
 {
     enum { ROW = 37 };
-    const struct shape s = {64, 203, 131, 1};
     struct problem all = problem_open(s, w_dtype, layout, numerics);
     struct problem one = problem_open(s, w_dtype, layout, numerics);
     const float *row = all.out + ROW * all.args.out_stride;
@@ -206,14 +205,17 @@ static void check_row_alone(const struct backend *backend, enum dtype w_dtype,
     problem_close(&one);
 }
 
+/* Shapes large enough to be shared out; the second is computed in blocks. */
 static void test_row_does_not_know_its_neighbours(void **state)
 {
+    const struct shape shapes[] = {{64, 203, 131, 1}, {64, 3001, 45, 1}};
+
     (void)state;
-    for (size_t i = 0; i < fixture.n_fast; i++)
+    for (size_t i = 0; i < fixture.n_fast * 2; i++)
         for (int w_dtype = DTYPE_F32; w_dtype <= DTYPE_BF16; w_dtype++)
             for (int layout = MATMUL_OUT_IN; layout <= MATMUL_IN_OUT; layout++)
                 for (int numerics = NUMERICS_F32; numerics <= NUMERICS_BF16; numerics++)
-                    check_row_alone(fixture.fast[i], (enum dtype)w_dtype,
+                    check_row_alone(fixture.fast[i / 2], shapes[i % 2], (enum dtype)w_dtype,
                                     (enum matmul_layout)layout, (enum numerics)numerics);
 }
 
