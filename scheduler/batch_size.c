@@ -52,7 +52,8 @@ static double kv_cap(const struct batch_policy *policy, const struct batch_signa
 /* Row costs grow with the batch at most in proportion, so this never cuts too little for long. */
 static double step_cap(const struct batch_policy *policy, const struct batch_signal *signal)
 {
-    if (policy->step_us_target <= 0 || signal->step_us <= policy->step_us_target)
+    if (policy->step_us_target <= 0 || signal->running == 0 ||
+        signal->step_us <= policy->step_us_target)
         return policy->max;
     return signal->running * policy->step_us_target / signal->step_us;
 }

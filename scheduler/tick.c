@@ -164,7 +164,8 @@ static bool model_served(const struct scheduler *scheduler, const struct model *
             if (run->superseded || run->state == RUN_DEAD)
                 continue;
             *any_alive |= run->state == RUN_ALIVE;
-            served |= run->model == model || model == scheduler->model_any;
+            served |= run->hello.role == ROLE_BOTH &&
+                      (run->model == model || model == scheduler->model_any);
         }
     return served;
 }

@@ -22,6 +22,14 @@ static struct batch_policy policy_of(double smoothing)
     };
 }
 
+static uint32_t update(struct batch_size *batch, const struct batch_policy *policy, double load,
+                       uint32_t max_seqs, int64_t now_ms)
+{
+    struct batch_signal signal = {.load = load, .max_seqs = max_seqs};
+
+    return batch_size_update(batch, policy, &signal, now_ms);
+}
+
 static void published_rule(void **state)
 {
     struct batch_policy policy = policy_of(1);
@@ -46,10 +54,10 @@ static void once_a_window(void **state)
 
     (void)state;
     batch_size_init(&batch, &policy, 1000);
-    assert_int_equal(batch_size_update(&batch, &policy, 0, 128, 1499), 32);
-    assert_int_equal(batch_size_update(&batch, &policy, 0, 128, 1500), 48);
-    assert_int_equal(batch_size_update(&batch, &policy, 1.5, 128, 1999), 48);
-    assert_int_equal(batch_size_update(&batch, &policy, 1.5, 128, 2000), 16);
+    assert_int_equal(update(&batch, &policy, 0, 128, 1499), 32);
+    assert_int_equal(update(&batch, &policy, 0, 128, 1500), 48);
+    assert_int_equal(update(&batch, &policy, 1.5, 128, 1999), 48);
+    assert_int_equal(update(&batch, &policy, 1.5, 128, 2000), 16);
 }
 
 static void smoothed_towards_the_answer(void **state)
@@ -59,10 +67,10 @@ static void smoothed_towards_the_answer(void **state)
 
     (void)state;
     batch_size_init(&batch, &policy, 0);
-    assert_int_equal(batch_size_update(&batch, &policy, 0, 128, 500), 36);  /* 32 + 16 / 4 */
-    assert_int_equal(batch_size_update(&batch, &policy, 0, 128, 1000), 39); /* 36 + 12 / 4 */
+    assert_int_equal(update(&batch, &policy, 0, 128, 500), 36);  /* 32 + 16 / 4 */
+    assert_int_equal(update(&batch, &policy, 0, 128, 1000), 39); /* 36 + 12 / 4 */
     /* Nonsense for one window costs one window's share: 39 - 38 / 4 = 29.5. */
-    assert_int_equal(batch_size_update(&batch, &policy, 1e9, 128, 1500), 30);
+    assert_int_equal(update(&batch, &policy, 1e9, 128, 1500), 30);
 }
 
 static void the_workers_own_limit(void **state)
@@ -72,9 +80,9 @@ static void the_workers_own_limit(void **state)
 
     (void)state;
     batch_size_init(&batch, &policy, 0);
-    assert_int_equal(batch_size_update(&batch, &policy, 0, 8, 500), 8);
-    assert_int_equal(batch_size_update(&batch, &policy, 0, 0, 500), 1);
-    assert_int_equal(batch_size_update(&batch, &policy, 0, 128, 501), 48);
+    assert_int_equal(update(&batch, &policy, 0, 8, 500), 8);
+    assert_int_equal(update(&batch, &policy, 0, 0, 500), 1);
+    assert_int_equal(update(&batch, &policy, 0, 128, 501), 48);
 }
 
 static void static_stays_at_base(void **state)
@@ -85,7 +93,33 @@ static void static_stays_at_base(void **state)
     (void)state;
     policy.kind = BATCH_STATIC;
     batch_size_init(&batch, &policy, 0);
-    assert_int_equal(batch_size_update(&batch, &policy, 5, 128, 5000), 32);
+    assert_int_equal(update(&batch, &policy, 5, 128, 5000), 32);
+}
+
+static void adaptive_grows_and_is_capped(void **state)
+{
+    struct batch_policy policy = policy_of(1);
+    struct batch_signal signal = {.load = 0.75, .running = 20, .max_seqs = 128};
+
+    (void)state;
+    policy.kind = BATCH_ADAPTIVE;
+    policy.pressure_gain = 0.5;
+    assert_int_equal(batch_size_answer(&policy, &signal), 32); /* the formula's */
+    signal.pressure = 0.5;
+    assert_int_equal(batch_size_answer(&policy, &signal), 40);
+    signal.pressure = 7; /* full is full */
+    assert_int_equal(batch_size_answer(&policy, &signal), 48);
+    policy.kv_share = 0.75; /* of 1,000 tokens; 20 sequences use 500: 30 fit into 750 */
+    signal.kv_tokens = 1000;
+    signal.kv_tokens_used = 500;
+    assert_int_equal(batch_size_answer(&policy, &signal), 30);
+    policy.step_us_target = 10000;
+    signal.step_us = 10000;
+    assert_int_equal(batch_size_answer(&policy, &signal), 30);
+    signal.step_us = 20000; /* twice too slow with 20 */
+    assert_int_equal(batch_size_answer(&policy, &signal), 10);
+    signal.running = 0; /* an idle worker's last step says nothing */
+    assert_int_equal(batch_size_answer(&policy, &signal), 48);
 }
 
 int main(void)
@@ -96,6 +130,7 @@ int main(void)
         cmocka_unit_test(smoothed_towards_the_answer),
         cmocka_unit_test(the_workers_own_limit),
         cmocka_unit_test(static_stays_at_base),
+        cmocka_unit_test(adaptive_grows_and_is_capped),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

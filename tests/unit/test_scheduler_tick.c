@@ -326,6 +326,39 @@ static void marks_behind_a_waiting_request_stay(void **state)
     assert_int_equal(count_actions(f, ACTION_TOMBSTONE), 0);
 }
 
+/* A few offsets of one slow request among 50,000 fast ones: nothing stalls, nothing is lost. */
+static void one_slow_among_many(void **state)
+{
+    struct fixture *f = *state;
+    struct scheduler_config config = fixture_config();
+    struct request slow = request_of(1);
+
+    config.batch.base = 64;
+    reopen(f, &config);
+    slow.model = str_from("other");
+    fixture_send_request(f, &slow);
+    fixture_hello(f, 0, 101);
+    for (uint32_t i = 2; i < 50000; i += 50) {
+        for (uint32_t k = i; k < i + 50; k++)
+            fixture_request(f, k);
+        fixture_tick(f, 1);
+        assert_int_equal(assigned(f), 50);
+        assert_int_equal(tick_offset(f, TOPIC_REQUESTS_INTERACTIVE, 0), 0);
+        fixture_commit(f);
+        for (uint32_t k = i; k < i + 50; k++)
+            fixture_done(f, 0, 101, k, 1, ids, 1);
+    }
+    fixture_tick_commit(f, 1);
+    assert_int_equal(gauges_of(f).done_marks, 50000);
+    assert_int_equal(gauges_of(f).classes[CLASS_INTERACTIVE].waiting_requests, 1);
+    slow.request_id = id_of(60000);
+    slow.deadline_ms = 1;
+    fixture_send_request(f, &slow);
+    fixture_cancel(f, "t", "b");
+    fixture_tick(f, 1);
+    assert_int_equal(tick_offset(f, TOPIC_REQUESTS_INTERACTIVE, 0), 50002);
+}
+
 static void worker_time_is_consecutive(void **state)
 {
     struct fixture *f = *state;
@@ -471,6 +504,7 @@ int main(void)
         TEST(a_full_house_pauses),
         TEST(done_marks_end_with_the_window),
         TEST(marks_behind_a_waiting_request_stay),
+        TEST(one_slow_among_many),
         TEST(worker_time_is_consecutive),
         TEST(a_dead_workers_time_ends_with_its_last_heartbeat),
         TEST(held_and_not_given_is_cancelled),
