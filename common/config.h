@@ -109,7 +109,8 @@ struct config_common {
     int64_t metrics_port; /* 0: any free one; -1: no server */
 };
 
-#define CONFIG_COMMON_KEYS(owner, member)                                                          \
+#define CONFIG_COMMON_KEYS(owner, member) CONFIG_COMMON_KEYS_LOGGING(owner, member, "info")
+#define CONFIG_COMMON_KEYS_LOGGING(owner, member, level)                                           \
     {.name = "brokers",                                                                            \
      .type = CONFIG_STRING,                                                                        \
      .offset = offsetof(owner, member.brokers),                                                    \
@@ -128,7 +129,7 @@ struct config_common {
          .help = "Kafka client id; the program's name where empty."},                              \
     {                                                                                              \
         .name = "log_level", .type = CONFIG_CHOICE, .offset = offsetof(owner, member.log_level),   \
-        .default_value = "info", .choices = "debug|info|warn|error",                               \
+        .default_value = level, .choices = "debug|info|warn|error",                                \
         .help = "Least severity that is logged."                                                   \
     }
 

@@ -77,7 +77,9 @@ static void print_key(const struct config_program *program, const struct config_
         fprintf(out, "      --%s%s%s\n", name, *shown ? " " : "", shown);
     fprintf(out, "          %s", key->help);
     if (key->default_value && *key->default_value)
-        fprintf(out, " Default: %s.", key->default_value);
+        fprintf(out, " Default: %s", key->default_value);
+    if (key->default_value && *key->default_value)
+        fprintf(out, "%s", key->default_value[strlen(key->default_value) - 1] == '.' ? "" : ".");
     if (key->min != 0 || key->max != 0) {
         config_format(key, key->min, low);
         config_format(key, key->max, high);

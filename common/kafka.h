@@ -88,8 +88,8 @@ bool kafka_produce_wait(rd_kafka_t *client, const struct kafka_message *message,
 /* Serves delivery reports until all messages are out; RETRY when that takes longer. */
 bool kafka_flush(rd_kafka_t *client, int timeout_ms, struct err *err);
 
-/* Asks for a topic's partitions before its first message, which would otherwise wait for librdkafka's
- * timer, 1 s a topic. REJECT where the topic does not exist. */
+/* Asks for a topic's partitions before its first message, which would otherwise wait for
+ * librdkafka's timer, 1 s a topic. REJECT where the topic does not exist. */
 bool kafka_prepare(rd_kafka_t *client, const char *topic, int timeout_ms, struct err *err);
 
 /* Text of a header of a received message; false where it has none or it is too long. */

@@ -34,7 +34,7 @@ struct session_options {
          .type = CONFIG_BOOL,                                                                      \
          .offset = offsetof(owner, member.json),                                                   \
          .help = "Print JSON lines for programs instead of text for people."},                     \
-        CONFIG_COMMON_KEYS(owner, member.common)
+        CONFIG_COMMON_KEYS_LOGGING(owner, member.common, "error")
 
 struct session {
     const struct session_options *options;

@@ -247,6 +247,15 @@ static bool send_line(struct submission *submission, const struct raw_line *raw,
     return ok;
 }
 
+/* Lines of the whole file, by the share of its bytes that has been read; 0: unknown. */
+static uint64_t total_estimate(const struct submission *submission, uint64_t bytes_read)
+{
+    double share =
+        submission->file_size > 0 ? (double)bytes_read / (double)submission->file_size : 0;
+
+    return share > 0 ? (uint64_t)((double)submission->batch.total / share) : 0;
+}
+
 static bool send_file(struct submission *submission, struct err *err)
 {
     struct lines *lines;
@@ -262,7 +271,8 @@ static bool send_file(struct submission *submission, struct err *err)
             ok = send_line(submission, &raw, err);
         if (stop_requested())
             ok = err_set(err, ERR_RETRY, "interrupted after line %" PRIu64, raw.number);
-        meter_show(&submission->meter, submission->batch.total, 0, "");
+        meter_show(&submission->meter, submission->batch.total,
+                   total_estimate(submission, lines_bytes_read(lines)), "");
     } while (ok && !end);
     lines_close(lines, digest);
     if (!ok)
