@@ -87,6 +87,17 @@ static void free_jobs(struct jobs *jobs)
     free(jobs->items);
 }
 
+static struct batch_state *newest_job(struct jobs *jobs)
+{
+    struct batch_state *newest = NULL;
+
+    for (size_t i = 0; i < jobs->count; i++)
+        if (!newest ||
+            jobs->items[i].record->u.batch.created_ms >= newest->record->u.batch.created_ms)
+            newest = &jobs->items[i];
+    return newest;
+}
+
 bool batch_find(struct session *session, struct str id, struct batch_state *state, struct err *err)
 {
     struct batch_state *found = NULL;
@@ -96,7 +107,7 @@ bool batch_find(struct session *session, struct str id, struct batch_state *stat
 
     *state = (struct batch_state){.record = NULL};
     if (ok)
-        found = find_job(&jobs, id);
+        found = id.data ? find_job(&jobs, id) : newest_job(&jobs);
     for (size_t i = 0; ok && !found && i < jobs.count; i++)
         matches += has_prefix(jobs.items[i].record->u.batch.batch_id, id);
     for (size_t i = 0; matches == 1 && !found && i < jobs.count; i++)
@@ -120,8 +131,13 @@ bool batch_need(struct session *session, const char *id, struct batch_state *sta
     if (!batch_find(session, str_from(id), state, err))
         return false;
     session_topic(session, TOPIC_CONTROL, control);
-    return state->record || err_set(err, ERR_REJECT, "no batch \"%.100s\" in %s at %.60s", id,
-                                    control, session->options->common.brokers);
+    if (state->record)
+        return true;
+    if (!id)
+        return err_set(err, ERR_REJECT, "no batch yet in %s at %.60s", control,
+                       session->options->common.brokers);
+    return err_set(err, ERR_REJECT, "no batch \"%.100s\" in %s at %.60s", id, control,
+                   session->options->common.brokers);
 }
 
 void batch_free(struct batch_state *state)

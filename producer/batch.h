@@ -16,7 +16,8 @@ struct batch_state {
 /* The newest record of the job whose id is id, or of the only one whose id starts with it; REJECT
  * where several do. An unknown job is no error: record is NULL. */
 bool batch_find(struct session *session, struct str id, struct batch_state *state, struct err *err);
-/* As batch_find(), but an unknown job is REJECT, saying where was looked. */
+/* As batch_find(), but an unknown job is REJECT, saying where was looked. id NULL: the newest job.
+ */
 bool batch_need(struct session *session, const char *id, struct batch_state *state,
                 struct err *err);
 void batch_free(struct batch_state *state);

@@ -51,13 +51,13 @@ static const struct config_program program = {
     .name = "pelton collect",
     .version = PELTON_VERSION,
     .synopsis = "[options] BATCH",
-    .summary = "Writes the outcomes of a job as OpenAI Batch output lines, each custom_id once, in "
-               "the order of\n"
-               "arrival. Files get their names only when they are complete.",
+    .summary =
+        "Writes the outcomes of a job as OpenAI Batch output lines, each custom_id once, in\n"
+        "the order of arrival. Files get their names only when they are complete.",
     .epilogue =
-        "Exit code: 0 all answered, 65 some ended in an error, 66 no such batch or file, 69 no "
-        "answer\n"
-        "from Kafka, 73 a file cannot be written, 75 not all outcomes are there (see --wait).",
+        "Exit code: 0 all answered, 65 some ended in an error, 66 no such batch or file, 69 no\n"
+        "answer from Kafka, 73 a file cannot be written, 75 not all outcomes are there (see\n"
+        "--wait).",
     .keys = keys,
     .keys_count = sizeof keys / sizeof *keys,
     .arguments_max = 1,

@@ -70,15 +70,14 @@ static const struct config_program program = {
     .name = "pelton submit",
     .version = PELTON_VERSION,
     .synopsis = "[options] FILE.jsonl|-",
-    .summary = "Sends the lines of an OpenAI Batch file (custom_id, method, url, body) to Kafka. A "
-               "line that\n"
-               "cannot be a request is reported with its number and left out; blank lines are "
-               "passed over.\n"
-               "Sending the same file again does no harm: requests are known by tenant, batch and "
-               "custom_id.",
-    .epilogue = "Exit code: 0 all lines sent (with --wait: and answered), 65 some lines or "
-                "requests ended in an\n"
-                "error, 66 no such file, 69 no answer from Kafka, 75 unfinished: submit again.",
+    .summary = "Sends the lines of an OpenAI Batch file (custom_id, method, url, body) to Kafka.\n"
+               "A line that cannot be a request is reported with its number and left out; blank\n"
+               "lines are passed over. Sending the same file again does no harm: requests are\n"
+               "known by tenant, batch and custom_id.",
+    .epilogue =
+        "Exit code: 0 all lines sent (with --wait: and answered), 65 some lines or requests\n"
+        "ended in an error, 66 no such file, 69 no answer from Kafka, 75 unfinished: submit\n"
+        "again.",
     .keys = keys,
     .keys_count = sizeof keys / sizeof *keys,
     .arguments_max = 1,

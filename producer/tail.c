@@ -27,10 +27,11 @@ static const struct config_key keys[] = {
 static const struct config_program program = {
     .name = "pelton tail",
     .version = PELTON_VERSION,
-    .synopsis = "[options] BATCH",
-    .summary = "Shows answers while they are written: whole lines, each after its custom_id. "
-               "Requests that do\n"
-               "not stream show their answer when it is there (see `pelton submit --stream`).",
+    .synopsis = "[options] [BATCH]",
+    .summary =
+        "Shows the answers of a job, or of the newest one, while they are written: whole\n"
+        "lines, each after its custom_id. Requests that do not stream show their answer when\n"
+        "it is there (see `pelton submit --stream`).",
     .epilogue =
         "Exit code: 0 all answered, 65 some ended in an error, 66 no such batch or custom_id,\n"
         "69 no answer from Kafka, 75 interrupted.",
@@ -197,7 +198,9 @@ static int follow(struct session *session, const struct options *options, const 
     if (!results_follow(session, &walk, &tally, &err)) {
         code = command_fail(command_code(&err), &err);
     } else if (*options->id && !tail.found && results_done(&tally)) {
-        fprintf(stderr, "pelton: batch %s has no request \"%s\"\n", id, options->id);
+        fprintf(stderr, "pelton: batch %.*s has no request \"%s\"\n",
+                (int)state.record->u.batch.batch_id.size, state.record->u.batch.batch_id.data,
+                options->id);
         code = EX_NOINPUT;
     } else {
         code = *options->id && tail.found ? EX_OK : command_code_of_tally(&tally);
@@ -213,20 +216,16 @@ int command_tail(int argc, char **argv)
 {
     struct options options;
     struct session session;
+    struct config_list arguments;
     struct config *config;
-    const char *id;
     struct err err;
     int code;
 
     if (!command_configure(&config, &program, argc, argv, &options, &code))
         return code;
-    id = command_argument(config, "BATCH");
-    if (!id) {
-        config_free(config);
-        return EX_USAGE;
-    }
+    arguments = config_arguments(config);
     if (session_open(&session, &options.session, config_kafka_settings(config), &err))
-        code = follow(&session, &options, id);
+        code = follow(&session, &options, arguments.count > 0 ? arguments.items[0] : NULL);
     else
         code = command_fail(EX_UNAVAILABLE, &err);
     session_close(&session);

@@ -44,12 +44,13 @@ static const struct config_program program = {
     .name = "pelton topics",
     .version = PELTON_VERSION,
     .synopsis = "create|list [options]",
-    .summary = "create: makes every topic with its partitions, replication and retention. Topics "
-               "that exist stay\n"
-               "as they are; where they differ from what would be made, that is said.\n"
-               "list: compares without making any.",
-    .epilogue = "Exit code: 0 (differences are warnings), 66 list: a topic is missing, 69 no "
-                "answer from Kafka.",
+    .summary =
+        "create: makes every topic with its partitions, replication and retention. Topics that\n"
+        "exist stay as they are; where they differ from what would be made, that is said.\n"
+        "list: compares without making any.",
+    .epilogue =
+        "Exit code: 0 (differences are warnings), 66 list: a topic is missing, 69 no answer\n"
+        "from Kafka.",
     .keys = keys,
     .keys_count = sizeof keys / sizeof *keys,
     .arguments_max = 1,

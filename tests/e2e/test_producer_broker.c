@@ -213,6 +213,8 @@ static void test_usage(void **state)
     assert_says("did you mean class?");
     assert_int_equal(pelton("status none"), 66);
     assert_says("no batch \"none\" in test-");
+    assert_int_equal(pelton("tail"), 66);
+    assert_says("no batch yet");
     assert_int_equal(pelton("collect none -o out"), 66);
     assert_int_equal(pelton("cancel none"), 66);
     assert_int_equal(pelton("explain"), 64);
@@ -350,6 +352,9 @@ static void test_whole_job(void **state)
                      0);
     assert_string_equal(output, "one\ntwo\n");
     assert_int_equal(pelton("tail job --id none"), 66);
+    assert_says("batch job has no request \"none\"");
+    assert_int_equal(pelton("tail"), 65); /* of the newest job */
+    assert_says(" : failed: too long\n");
     free_requests(&requests);
 }
 
