@@ -272,6 +272,26 @@ static void tombstones_forget(void **state)
     assert_int_equal(gauges_of(f).done_marks, 0);
 }
 
+static void output_ends_are_named(void **state)
+{
+    struct fixture *f = *state;
+    struct event end = {.type = EVENT_OUTPUT_END, .position = {TOPIC_RESULTS, 0, 41}};
+    const struct tick *tick;
+
+    fixture_restored(f);
+    fixture_step(f, &end);
+    end.position.offset = 42;
+    fixture_step(f, &end);
+    fixture_hello(f, 1, 102);
+    fixture_tick(f, 20);
+    tick = &record_at(f, RECORD_TICK, 0)->u.tick;
+    assert_int_equal(tick->outputs_count, 1);
+    assert_true(str_equal(tick->outputs[0].topic, str_from("results")));
+    assert_int_equal(tick->outputs[0].offset, 42);
+    assert_int_equal(tick->epoch, 6);
+    assert_int_equal(tick->seq, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -285,6 +305,7 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(what_the_worker_lost_gets_another_attempt, setup, teardown),
         cmocka_unit_test_setup_teardown(tombstones_forget, setup, teardown),
+        cmocka_unit_test_setup_teardown(output_ends_are_named, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

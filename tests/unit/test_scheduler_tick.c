@@ -468,25 +468,6 @@ static void offsets_that_moved_are_written_in_time(void **state)
     assert_int_equal(f->actions.count, 0);
 }
 
-static void output_ends_are_named(void **state)
-{
-    struct fixture *f = *state;
-    struct event end = {.type = EVENT_OUTPUT_END, .position = {TOPIC_RESULTS, 0, 41}};
-    const struct tick *tick;
-
-    fixture_step(f, &end);
-    end.position.offset = 42;
-    fixture_step(f, &end);
-    fixture_hello(f, 0, 101);
-    fixture_tick(f, 20);
-    tick = &record_at(f, RECORD_TICK, 0)->u.tick;
-    assert_int_equal(tick->outputs_count, 1);
-    assert_str(tick->outputs[0].topic, "results");
-    assert_int_equal(tick->outputs[0].offset, 42);
-    assert_int_equal(tick->epoch, 1);
-    assert_int_equal(tick->seq, 1);
-}
-
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -511,7 +492,6 @@ int main(void)
         TEST(a_silent_worker_gets_nothing_new),
         TEST(trims_what_nobody_needs),
         TEST(offsets_that_moved_are_written_in_time),
-        TEST(output_ends_are_named),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
