@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * bench_engine - how fast the engine runs a model, without Kafka.
+ *
+ * Prefill and decode tokens a second with 1, 8 and 32 sequences, and how near a
+ * decode step comes to what the machine can do at most: the larger of the time
+ * to read the weights that the step needs (all but the experts nobody chose)
+ * and the time to do its multiplications, with bandwidth and peak measured in
+ * the same run. Bandwidth is measured on a buffer as large as the weights, so
+ * that a model that fits the cache is compared with the cache.
+ */
+#include <getopt.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <time.h>
+
+#include "common/check.h"
+#include "ops/bench/kernels_peak.h"
+#include "worker/engine.h"
+#include "worker/model_config.h"
+#include "worker/weights.h"
+
+enum {
+    BATCH_MAX = 32,
+    PROMPT_TOKENS = 128,
+    ANSWER_TOKENS = 128,
+    READ_SIZE_MAX = 512 << 20, /* larger than any cache */
+};
+
+struct options {
+    const char *dir;
+    const char *backend;
+    enum engine_numerics numerics;
+    uint32_t threads;
+    double seconds;
+    clockid_t clock; /* the wall's, or the process's CPU time */
+};
+
+/* Parameters of a model, by how a step uses them. */
+struct size {
+    double always;  /* read and multiplied in every step, but the output matrix */
+    double head;    /* the output matrix */
+    double expert;  /* one expert of one layer */
+    double bytes;   /* of a parameter */
+    double entries; /* values of the KV cache for one token */
+};
+
+struct result {
+    double prefill; /* tokens a second */
+    double decode;
+    double step_us; /* a decode step */
+    double bytes;   /* that it has to read */
+    double flops;
+};
+
+static struct size measure_size(const struct model_config *c, uint64_t weights_size)
+{
+    const double h = c->hidden;
+    const double q_in = c->q_rank ? c->q_rank : h;
+    const double attention =
+        (c->q_rank ? h * c->q_rank : 0) + q_in * c->heads * (c->nope_dim + c->rope_dim) +
+        h * (c->kv_rank + c->rope_dim) + (double)c->heads * (c->nope_dim + c->v_dim) * c->kv_rank +
+        h * c->heads * c->v_dim;
+    const double expert_layers = model_config_expert_layers(c);
+    struct size size = {.head = h * c->vocab_size, .expert = 3 * h * c->expert_dim};
+    double total;
+
+    size.always = c->layers * attention + (c->layers - expert_layers) * 3 * h * c->mlp_dim +
+                  expert_layers * (c->shared_experts * size.expert + h * c->experts);
+    total = size.always + size.head * (c->embeddings_tied ? 1 : 2) +
+            expert_layers * c->experts * size.expert;
+    size.bytes = (double)weights_size / total;
+    size.entries = (double)c->layers * (c->kv_rank + c->rope_dim);
+    return size;
+}
+
+static bool submit(struct engine *engine, uint32_t batch, uint32_t max_tokens, uint32_t seed,
+                   struct err *err)
+{
+    int32_t prompt[PROMPT_TOKENS];
+    struct engine_info info;
+
+    engine_info(engine, &info);
+    for (uint32_t i = 0; i < batch; i++) {
+        const struct engine_request request = {.tag = i,
+                                               .prompt = prompt,
+                                               .prompt_count = PROMPT_TOKENS,
+                                               .max_tokens = max_tokens,
+                                               .ignore_eos = true};
+
+        for (uint32_t k = 0; k < PROMPT_TOKENS; k++) {
+            seed = seed * 1664525 + 1013904223;
+            prompt[k] = (int32_t)(seed / 65536 % info.vocab_size);
+        }
+        if (!engine_submit(engine, &request, err))
+            return false;
+    }
+    return true;
+}
+
+/* Experts that got tokens since before, in all layers; before becomes now. */
+static double experts_used(const struct engine *engine, const struct engine_info *info,
+                           uint64_t *before)
+{
+    struct engine_stats stats;
+    double used = 0;
+
+    engine_stats(engine, &stats);
+    for (size_t i = 0; i < (size_t)info->expert_layers * info->experts; i++) {
+        used += stats.expert_tokens[i] > before[i];
+        before[i] = stats.expert_tokens[i];
+    }
+    return used;
+}
+
+/* All prompts at once to their answers' ends: the time of prefill and of decode steps apart. */
+struct round {
+    double prefill_us;
+    double decode_us;
+    double decode_steps;
+    double decode_tokens;
+    double experts;
+    double context; /* tokens attended to, all rows of decode steps */
+};
+
+static bool run_round(struct engine *engine, uint32_t batch, clockid_t clock, uint64_t *used,
+                      struct round *round, struct err *err)
+{
+    struct engine_token tokens[BATCH_MAX];
+    struct engine_usage usage;
+    struct engine_info info;
+    size_t count;
+    uint32_t said = 0;
+
+    engine_info(engine, &info);
+    while (engine_has_work(engine)) {
+        const double start = peak_now(clock);
+        double us;
+        double experts;
+        bool decode = said == batch; /* every sequence has its first token */
+
+        if (!engine_step(engine, tokens, &count, err))
+            return false;
+        us = 1e6 * (peak_now(clock) - start);
+        experts = experts_used(engine, &info, used);
+        if (decode) {
+            round->decode_us += us;
+            round->decode_steps++;
+            round->decode_tokens += (double)count;
+            round->experts += experts;
+        } else {
+            round->prefill_us += us;
+        }
+        for (size_t i = 0; i < count; i++) {
+            said += tokens[i].index == 0;
+            round->context += decode ? PROMPT_TOKENS + tokens[i].index : 0;
+            if (tokens[i].finish != ENGINE_RUNNING)
+                engine_remove(engine, tokens[i].tag, &usage);
+        }
+    }
+    return true;
+}
+
+static bool measure(struct engine *engine, const struct options *options,
+                    const struct model_config *c, const struct size *size, uint32_t batch,
+                    struct result *result, struct err *err)
+{
+    const double per_token =
+        size->always + (double)model_config_expert_layers(c) * c->top_k * size->expert;
+    struct engine_info info;
+    struct round round = {0};
+    uint64_t *used;
+    uint32_t rounds = 0;
+
+    engine_info(engine, &info);
+    used = calloc((size_t)info.expert_layers * info.experts + 1, sizeof *used);
+    if (!used)
+        return err_set(err, ERR_FATAL, "no memory");
+    while (rounds == 0 || round.prefill_us + round.decode_us < 1e6 * options->seconds) {
+        if (!submit(engine, batch, ANSWER_TOKENS, rounds++, err) ||
+            !run_round(engine, batch, options->clock, used, &round, err)) {
+            free(used);
+            return false;
+        }
+    }
+    free(used);
+
+    const double steps = round.decode_steps;
+    const double kv_bytes = options->numerics == ENGINE_F32 ? 4 : 2;
+    const double context = round.context / steps;
+    *result = (struct result){
+        .prefill = 1e6 * rounds * batch * PROMPT_TOKENS / round.prefill_us,
+        .decode = 1e6 * round.decode_tokens / round.decode_us,
+        .step_us = round.decode_us / steps,
+        .bytes = size->bytes * (size->always + size->head + round.experts / steps * size->expert) +
+                 kv_bytes * context * size->entries,
+        .flops = 2 * batch * (per_token + size->head) + 4 * context * c->heads * size->entries,
+    };
+    return true;
+}
+
+struct read_args {
+    const char *bytes; /* all 1 */
+    uint32_t blocks;   /* of 4096 bytes */
+};
+
+/* memchr reads as wide as the processor can, and finds no 2. */
+static void read_part(const void *context, uint32_t part, uint32_t n_parts)
+{
+    const struct read_args *args = context;
+    const struct pool_range range = pool_split(args->blocks, 1, part, n_parts);
+    const size_t size = (size_t)(range.end - range.begin) * 4096;
+
+    CHECK(!memchr(args->bytes + (size_t)range.begin * 4096, 2, size));
+}
+
+/* Bytes a second that all threads read from a buffer of this size, the best of some passes. */
+static double measure_reads(struct pool *pool, clockid_t clock, size_t size)
+{
+    const size_t least = size < 4096 ? 4096 : size;
+    const size_t rounded = (least > READ_SIZE_MAX ? READ_SIZE_MAX : least) / 4096 * 4096;
+    const uint32_t passes = (uint32_t)(1 + (64u << 20) / rounded);
+    char *bytes = aligned_alloc(4096, rounded);
+    struct read_args args = {.bytes = bytes, .blocks = (uint32_t)(rounded / 4096)};
+    double best = 0;
+    double end;
+
+    if (!bytes)
+        return 0;
+    memset(bytes, 1, rounded);
+    end = peak_now(clock) + 0.5;
+    while (peak_now(clock) < end) {
+        const double start = peak_now(clock);
+        double seconds;
+
+        for (uint32_t i = 0; i < passes; i++)
+            pool_run(pool, read_part, &args, rounded);
+        seconds = peak_now(clock) - start;
+        if (seconds > 0 && (double)rounded * passes / seconds > best)
+            best = (double)rounded * passes / seconds;
+    }
+    free(bytes);
+    return best;
+}
+
+static bool print_table(const struct options *options, struct engine *engine,
+                        const struct model_config *c, uint64_t weights_size, struct err *err)
+{
+    static const uint32_t batches[] = {1, 8, BATCH_MAX};
+    const struct size size = measure_size(c, weights_size);
+    struct engine_info info;
+    struct pool *pool;
+    struct peak peak;
+    double reads;
+    double flops;
+
+    engine_info(engine, &info);
+    if (!pool_open(options->threads, &pool, err))
+        return false;
+    peak = peak_measure(pool, options->clock);
+    reads = measure_reads(pool, options->clock, weights_size);
+    pool_close(pool);
+    flops = 1e9 * (options->numerics == ENGINE_F32 ? peak.f32_gflops : peak.bf16_gflops);
+    printf("model %s, %.1f MB of weights, %s, %u threads%s\n", info.model_name,
+           (double)weights_size / 1e6, info.numerics_id, options->threads,
+           options->clock == CLOCK_MONOTONIC ? "" : ", CPU time");
+    printf("limits: reads %.1f GB/s, %.0f GFLOP/s\n", reads / 1e9, flops / 1e9);
+    printf("%6s %14s %14s %9s %9s %9s %9s %7s\n", "batch", "prefill tok/s", "decode tok/s",
+           "step ms", "MB/step", "MFLOP", "limit ms", "share");
+    for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
+        struct result r = {0};
+        double limit_us;
+
+        if (!measure(engine, options, c, &size, batches[i], &r, err))
+            return false;
+        limit_us = 1e6 * (r.bytes / reads > r.flops / flops ? r.bytes / reads : r.flops / flops);
+        printf("%6u %14.0f %14.0f %9.3f %9.2f %9.1f %9.3f %6.0f%%\n", batches[i], r.prefill,
+               r.decode, r.step_us / 1e3, r.bytes / 1e6, r.flops / 1e6, limit_us / 1e3,
+               100 * limit_us / r.step_us);
+        fflush(stdout);
+    }
+    return true;
+}
+
+static int run(const struct options *options)
+{
+    const struct engine_config config = {.model_dir = options->dir,
+                                         .backend = options->backend,
+                                         .numerics = options->numerics,
+                                         .threads = options->threads,
+                                         .max_seqs = BATCH_MAX,
+                                         .max_context = PROMPT_TOKENS + ANSWER_TOKENS};
+    struct model_config model_config;
+    struct weights *weights;
+    struct engine *engine = NULL;
+    struct err err;
+    uint64_t size;
+    bool ok;
+
+    if (!model_config_read(&model_config, options->dir, &err) ||
+        !weights_open(&weights, options->dir, &err)) {
+        fprintf(stderr, "bench_engine: %s\n", err.message);
+        return EX_CONFIG;
+    }
+    size = weights_size(weights);
+    weights_close(weights);
+    ok = engine_open(&engine, &config, &err) &&
+         print_table(options, engine, &model_config, size, &err);
+    engine_close(engine);
+    if (!ok)
+        fprintf(stderr, "bench_engine: %s\n", err.message);
+    return ok ? EX_OK : EX_CONFIG;
+}
+
+static const char help[] =
+    "usage: bench_engine [options] MODEL_DIR\n"
+    "Prefill and decode tokens a second of the engine alone, with 1, 8 and 32 sequences, and the\n"
+    "share of the machine's limits that a decode step reaches.\n"
+    "  --backend NAME          auto (default), ref, cpu-avx2, cpu-avx512, cpu-avx512bf16\n"
+    "  --numerics f32|bf16     default f32\n"
+    "  --threads N             default 2\n"
+    "  --seconds S             at least so long for each batch size; default 3\n"
+    "  --cpu-time              one thread, measured by its CPU time: for a machine that is shared\n"
+    "  --help, --version\n";
+
+int main(int argc, char **argv)
+{
+    static const struct option long_options[] = {
+        {"backend", required_argument, NULL, 'b'}, {"numerics", required_argument, NULL, 'n'},
+        {"threads", required_argument, NULL, 't'}, {"seconds", required_argument, NULL, 's'},
+        {"cpu-time", no_argument, NULL, 'c'},      {"help", no_argument, NULL, 'h'},
+        {"version", no_argument, NULL, 'v'},       {NULL, 0, NULL, 0},
+    };
+    struct options options = {
+        .backend = "auto", .threads = 2, .seconds = 3, .clock = CLOCK_MONOTONIC};
+    int option;
+
+    while ((option = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
+        switch (option) {
+        case 'b':
+            options.backend = optarg;
+            break;
+        case 'n':
+            options.numerics = strcmp(optarg, "bf16") == 0 ? ENGINE_BF16 : ENGINE_F32;
+            break;
+        case 't':
+            options.threads = (uint32_t)strtoul(optarg, NULL, 10);
+            break;
+        case 's':
+            options.seconds = strtod(optarg, NULL);
+            break;
+        case 'c':
+            options.clock = CLOCK_PROCESS_CPUTIME_ID;
+            break;
+        case 'h':
+            fputs(help, stdout);
+            return EX_OK;
+        case 'v':
+            puts("bench_engine " PELTON_VERSION);
+            return EX_OK;
+        default:
+            fputs(help, stderr);
+            return EX_USAGE;
+        }
+    }
+    if (optind + 1 != argc || options.threads < 1 || options.threads > 256) {
+        fputs(help, stderr);
+        return EX_USAGE;
+    }
+    if (options.clock != CLOCK_MONOTONIC)
+        options.threads = 1;
+    options.dir = argv[optind];
+    return run(&options);
+}
