@@ -8,7 +8,7 @@
  * The format is a list of key=value pairs separated by single blanks. Each value
  * is rendered by itself and quoted where it holds blanks, quotes, '=' or control
  * characters, so that text from outside cannot forge a pair or a line. Known
- * conversions: d i u x s c f e g p with h l ll z j t, flags, width, precision.
+ * conversions: d i u x s c f e g p with h l ll z j t, flags, width, precision (also as ".*").
  *
  * A line is written with one write() of at most LOG_LINE_SIZE_MAX bytes; what is longer
  * is cut. Any thread may log. Level and program name are set once, before other threads run.
