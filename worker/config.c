@@ -162,8 +162,8 @@ const struct config_program worker_program = {
                "one\ncontinuous batch, and sends tokens and results back.",
     .epilogue =
         "SIGTERM drains: what runs is finished or given back, then the slot is free.\n"
-        "Exit codes: 0 stopped, 69 Kafka cannot be used or the slot was taken, 70 the model\n"
-        "failed, 78 configuration.\n",
+        "Exit codes: 0 stopped, 69 Kafka was not reached, 70 the model or the client failed,\n"
+        "78 configuration, also when a newer worker took the slot.\n",
     .keys = keys,
     .keys_count = sizeof keys / sizeof *keys,
 };

@@ -117,6 +117,20 @@ static bool run(struct parts *parts, const struct worker_config *config,
     return session_run(&parts->session, &options, err);
 }
 
+/* A supervisor starts us again, except after EX_CONFIG: two workers that take each other's slot
+ * would go on for ever. */
+static int exit_code(enum err_kind kind)
+{
+    switch (kind) {
+    case ERR_REJECT:
+        return EX_CONFIG;
+    case ERR_FATAL:
+        return EX_SOFTWARE;
+    default:
+        return EX_UNAVAILABLE;
+    }
+}
+
 static int run_and_close(const struct worker_config *config, const struct config *loaded)
 {
     struct config_list no_effect = config_no_effect(loaded);
@@ -133,7 +147,7 @@ static int run_and_close(const struct worker_config *config, const struct config
     engine_close(parts.engine);
     text_close(parts.text);
     if (!ok)
-        return complain(&err, err.kind == ERR_FATAL ? EX_SOFTWARE : EX_UNAVAILABLE);
+        return complain(&err, exit_code(err.kind));
     LOG_INFO("stopped", "slot=%u reason=signal", (unsigned)config->slot);
     return EX_OK;
 }

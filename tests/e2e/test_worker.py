@@ -241,7 +241,7 @@ def test_the_newest_worker_of_a_slot_wins(bench):
     older = bench.worker()
     first = leader.incarnation
     newer = bench.worker()
-    assert older.process.wait(10) == 69
+    assert older.process.wait(10) == 78
     assert "slot 0 was taken by another worker" in older.log()
     assert leader.incarnation != first and newer.process.poll() is None
     request_id = leader.assign(demo()[0][0])
@@ -319,5 +319,5 @@ def test_an_unknown_slot_is_a_clear_error(stack):
                                 "--topic-prefix", stack.prefix, "--model", ROOT / "ops/demo/model",
                                 "--slot", "7"], stack.logs)
     stack.processes.append(worker)
-    assert worker.process.wait(20) == 69
+    assert worker.process.wait(20) == 78
     assert "slot 7: topic" in worker.log() and "2 partitions" in worker.log()
