@@ -74,26 +74,6 @@ static bool content(struct prompt_parse *parse, size_t index, const json_t *mess
                       "messages[%zu].content must be a string or an array of text parts", index);
 }
 
-/* OpenAI sends a call's arguments as JSON in a string; templates expect the object. */
-static json_t *calls_for_template(const json_t *calls)
-{
-    json_t *copy = json_deep_copy(calls);
-
-    CHECK(copy != NULL);
-    for (size_t i = 0; i < json_array_size(copy); i++) {
-        json_t *function = json_object_get(json_array_get(copy, i), "function");
-        json_t *text = json_object_get(function, "arguments");
-        json_t *object = json_is_string(text)
-                             ? json_loadb(json_string_value(text), json_string_length(text),
-                                          JSON_ALLOW_NUL, NULL)
-                             : NULL;
-
-        if (object != NULL)
-            json_object_set_new(function, "arguments", object);
-    }
-    return copy;
-}
-
 static bool append(struct prompt_parse *parse, size_t index, const json_t *message, json_t *out,
                    size_t *size)
 {
@@ -122,8 +102,7 @@ static bool append(struct prompt_parse *parse, size_t index, const json_t *messa
             json_object_set(copy, passed[i], value);
     }
     if (json_is_array(json_object_get(message, "tool_calls")))
-        json_object_set_new(copy, "tool_calls",
-                            calls_for_template(json_object_get(message, "tool_calls")));
+        json_object_set(copy, "tool_calls", json_object_get(message, "tool_calls"));
     json_array_append_new(out, copy);
     return true;
 }

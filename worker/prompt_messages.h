@@ -9,7 +9,7 @@
 #include "worker/prompt_parse.h"
 
 /* *messages (for json_decref) holds objects of role, content (a string or null) and, where given,
- * name, tool_call_id and tool_calls with their arguments as objects. *size is the sum of the
+ * name, tool_call_id and tool_calls. *size is the sum of the
  * contents' bytes. */
 bool prompt_messages(struct prompt_parse *parse, json_t **messages, size_t *size);
 

@@ -126,7 +126,7 @@ static void a_template_sets_the_control_tokens(void **state)
     const struct texts *texts = *state;
     struct text_ids ids = chat(texts->mini, "[{\"role\":\"user\",\"content\":\"  hi \\n\"}]");
 
-    /* <s> [INST] ▁ ▁hi ▁ [/INST]: "▁▁" merges, its space before hi is taken by ▁hi first. */
+    /* Two spaces stand before hi: the merge to 266 comes first and leaves 261 alone. */
     ASSERT_IDS(&ids, 1, 3, 261, 266, 261, 4);
     ids = chat(texts->mini, "[{\"role\":\"assistant\",\"content\":\"<think>o</think>hi\"}]");
     ASSERT_IDS(&ids, 1, 266, 2);
@@ -221,6 +221,36 @@ static void templates_see_the_time_of_the_request(void **state)
     text_ids_free(&ids);
 }
 
+static void assert_chat_text(const struct text *text, const char *messages, const char *wanted)
+{
+    struct text_ids ids = chat(text, messages);
+    char out[256];
+    size_t size = 0;
+    struct err err = {0};
+
+    assert_true(text_decode(text, ids.ids, ids.count, out, sizeof out, &size, &err));
+    assert_int_equal(size, strlen(wanted));
+    assert_memory_equal(out, wanted, size);
+    text_ids_free(&ids);
+}
+
+static void arguments_of_calls_are_what_the_template_expects(void **state)
+{
+    const struct texts *texts = *state;
+    const char *broken = "[{\"role\":\"assistant\",\"content\":\"h\",\"tool_calls\":[5,{}]}]";
+    struct text_ids ids = {0};
+    struct err err = {0};
+
+    /* This one prints them with tojson: the string that OpenAI sends is parsed before. */
+    assert_chat_text(
+        texts->mini,
+        "[{\"role\":\"assistant\",\"content\":\"h\",\"tool_calls\":[{\"function\":"
+        "{\"arguments\":\"{\\\"a\\\":1}\"}},{\"function\":{\"arguments\":\"</s>\"}}]}]",
+        "h{\"a\": 1}\"</s>\"");
+    assert_false(text_chat(texts->mini, broken, strlen(broken), 0, &ids, &err));
+    assert_non_null(strstr(err.message, "undefined value"));
+}
+
 static void pieces_are_bytes(void **state)
 {
     const struct texts *texts = *state;
@@ -291,6 +321,7 @@ int main(void)
         cmocka_unit_test(what_protects_content_leaves_no_trace),
         cmocka_unit_test(private_characters_pass),
         cmocka_unit_test(templates_see_the_time_of_the_request),
+        cmocka_unit_test(arguments_of_calls_are_what_the_template_expects),
         cmocka_unit_test(pieces_are_bytes),
         cmocka_unit_test(refusals_are_one_error),
         cmocka_unit_test(broken_directories_are_named),

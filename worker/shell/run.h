@@ -10,6 +10,7 @@
 
 struct run {
     struct task *task;
+    uint64_t tag;          /* the task's */
     uint32_t reported;     /* ids in reports, the forced prefix included */
     uint32_t chunked;      /* ids in chunks */
     int64_t unreported_us; /* since when there are others; 0: there are none */

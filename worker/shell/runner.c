@@ -152,7 +152,8 @@ static void submit(struct runner *runner, struct task *task)
 
     CHECK(runner->runs_count < runner->options.tasks_max);
     runner->runs_count++;
-    *run = (struct run){.task = task};
+    CHECK(runner->runs_count < 2 || run[-1].tag < task->tag);
+    *run = (struct run){.task = task, .tag = task->tag};
     task->answer = answer_open(runner->options.text, &task->prompt->stops);
     replay(runner, run);
 }
@@ -197,24 +198,6 @@ static void release(struct runner *runner, struct run *run)
         end(runner, run, REPORT_RELEASED, FINISH_NONE);
 }
 
-static void take_commands(struct runner *runner)
-{
-    struct command *command;
-
-    while ((command = ring_pop(runner->commands)) != NULL) {
-        if (command->type == COMMAND_SUBMIT)
-            submit(runner, command->task);
-        for (uint32_t i = 0; i < runner->runs_count; i++) {
-            struct run *run = &runner->runs[i];
-
-            if (command->type == COMMAND_RELEASE_ALL ||
-                (command->type == COMMAND_RELEASE && run->task->tag == command->tag))
-                release(runner, run);
-        }
-        free(command);
-    }
-}
-
 /* Those that find the ring full stay for the next turn. */
 static bool push_outcomes(struct runner *runner)
 {
@@ -233,13 +216,37 @@ static bool push_outcomes(struct runner *runner)
     return all;
 }
 
+/* runs are in order of arrival, and tags rise with it. NULL: no such run. */
 static struct run *find(struct runner *runner, uint64_t tag)
 {
-    for (uint32_t i = 0; i < runner->runs_count; i++) {
-        if (runner->runs[i].task->tag == tag)
-            return &runner->runs[i];
+    uint32_t low = 0, high = runner->runs_count;
+
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+
+        if (runner->runs[middle].tag < tag)
+            low = middle + 1;
+        else
+            high = middle;
     }
-    return NULL;
+    return low < runner->runs_count && runner->runs[low].tag == tag ? &runner->runs[low] : NULL;
+}
+
+static void take_commands(struct runner *runner)
+{
+    struct command *command;
+
+    while ((command = ring_pop(runner->commands)) != NULL) {
+        struct run *run = command->type == COMMAND_RELEASE ? find(runner, command->tag) : NULL;
+
+        if (command->type == COMMAND_SUBMIT)
+            submit(runner, command->task);
+        if (run != NULL)
+            release(runner, run);
+        for (uint32_t i = 0; command->type == COMMAND_RELEASE_ALL && i < runner->runs_count; i++)
+            release(runner, &runner->runs[i]);
+        free(command);
+    }
 }
 
 static void take_token(struct runner *runner, const struct engine_token *token, int64_t now_us)

@@ -41,7 +41,7 @@ bool runner_open(struct runner **runner, const struct runner_options *options, s
 void runner_close(struct runner *runner);
 
 /* The task is the runner's, by a reference of the caller's, until its outcome is taken. At most
- * tasks_max at once. */
+ * tasks_max at once, with rising tags. */
 void runner_submit(struct runner *runner, struct task *task);
 /* Stop one task: its outcome is REPORT_RELEASED, unless it ended before. At most once a task. */
 void runner_release(struct runner *runner, uint64_t tag);

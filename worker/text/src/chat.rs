@@ -18,6 +18,7 @@ pub struct Chat {
     controls: Vec<String>,
     finder: AhoCorasick,
     guards_used: HashSet<char>, // by the template itself
+    call_objects: bool,         // it prints the arguments of calls as JSON
 }
 
 /// Where guards come from: the end of plane 16, which no encoding of text uses.
@@ -124,6 +125,7 @@ impl Chat {
         env.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
         env.add_filter("tojson", tojson);
         env.add_function("raise_exception", raise_exception);
+        let call_objects = source.replace(' ', "").contains("arguments|tojson");
         let guards_used = source.chars().filter(|c| GUARDS.contains(c)).collect();
         env.add_template_owned("chat", without_generation_tags(&source))
             .map_err(|e| e.to_string())?;
@@ -145,7 +147,7 @@ impl Chat {
             .match_kind(MatchKind::Standard)
             .build(&controls)
             .map_err(|e| e.to_string())?;
-        Ok(Chat { env, tokens, controls, finder, guards_used })
+        Ok(Chat { env, tokens, controls, finder, guards_used, call_objects })
     }
 
     /// The rendered conversation and the guard character in it.
@@ -160,6 +162,9 @@ impl Chat {
             .ok_or("messages use every private character from U+10F000 to U+10FFFD")?;
         for message in messages.as_array_mut().into_iter().flatten() {
             let assistant = message["role"] == "assistant";
+            if self.call_objects {
+                parse_arguments(message);
+            }
             for (key, value) in message.as_object_mut().into_iter().flatten() {
                 if key != "role" {
                     self.protect_all(value, guard, assistant);
@@ -229,6 +234,20 @@ impl Chat {
         }
         out.push_str(&s[from..]);
         out
+    }
+}
+
+/// OpenAI sends the arguments of a call as JSON in a string. Templates that print them with tojson
+/// expect the object, others (DeepSeek's) the string.
+fn parse_arguments(message: &mut serde_json::Value) {
+    let calls = message.get_mut("tool_calls").and_then(|calls| calls.as_array_mut());
+    for call in calls.into_iter().flatten() {
+        let arguments = call.get_mut("function").and_then(|f| f.get_mut("arguments"));
+        if let Some(arguments) = arguments {
+            if let Some(Ok(object)) = arguments.as_str().map(serde_json::from_str) {
+                *arguments = object;
+            }
+        }
     }
 }
 
