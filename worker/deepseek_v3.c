@@ -381,33 +381,30 @@ bool deepseek_v3_stage(void *context, enum stage stage, uint32_t layer, uint32_t
                             .slot = micro_batch};
     const float *expert_out = f->buffers.expert_out + p.row * f->config->top_k * f->config->hidden;
 
+    const bool routed = p.layer->has_experts;
+
+    CHECK(stage < STAGE_COUNT);
     switch (stage) {
     case STAGE_ATTN0:
         return attn0(&p);
     case STAGE_ATTN1:
         return attn1(&p);
+    case STAGE_DISPATCH_SEND:
+        return !routed || dispatch(&p);
+    case STAGE_DISPATCH_RECV:
+        return !routed || transport_dispatch_recv(f->transport, f->stream, p.slot, &mb->rows, err);
     case STAGE_SHARED:
         return shared(&p);
-    default:
+    case STAGE_MLP:
+        return !routed || mlp(&p);
+    case STAGE_COMBINE_SEND:
+        return !routed || transport_combine_send(f->transport, f->stream, p.slot, expert_out, err);
+    case STAGE_COMBINE_RECV:
+        return !routed || combine(&p);
+    case STAGE_COUNT:
         break;
     }
-    if (!p.layer->has_experts)
-        return true;
-    switch (stage) {
-    case STAGE_DISPATCH_SEND:
-        return dispatch(&p);
-    case STAGE_DISPATCH_RECV:
-        return transport_dispatch_recv(f->transport, f->stream, p.slot, &mb->rows, err);
-    case STAGE_MLP:
-        return mlp(&p);
-    case STAGE_COMBINE_SEND:
-        return transport_combine_send(f->transport, f->stream, p.slot, expert_out, err);
-    case STAGE_COMBINE_RECV:
-        return combine(&p);
-    default:
-        CHECK(!"a stage");
-        return false;
-    }
+    return false;
 }
 
 bool deepseek_v3_embed(struct deepseek_v3_forward *forward, const uint32_t *tokens, uint32_t n_rows,
