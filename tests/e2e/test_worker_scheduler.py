@@ -2,6 +2,7 @@
 """Real scheduler, real workers, demo model: answers, sampling that repeats itself, and streams that
 equal results although workers are killed."""
 import random
+import signal
 import time
 
 import pytest
@@ -76,6 +77,22 @@ def test_streams_equal_results(stack, kills):
     assert len({result["text"] for result in found}) > 1  # seeds differ
     for worker in workers:
         assert worker.stop(30) == 0
+
+
+def test_a_worker_that_wakes_up_too_late_does_no_harm(stack):
+    stack.create()
+    stack.scheduler("scheduler")
+    workers = [start(stack, slot, 0) for slot in (0, 1)]
+    stack.submit("b1", 300, max_tokens=120, service_class="INTERACTIVE")
+    assert len(stack.read("results", 1, 30)) > 0
+    workers[0].send(signal.SIGSTOP)
+    time.sleep(9)  # its lease and the scheduler's patience are over; the other has its requests
+    workers[0].send(signal.SIGCONT)
+    found = results(stack, 120)
+    joined = streams(stack)
+    for result in found:
+        assert joined[result["request_id"]] == (result["ids"], result["text"])
+    assert [worker.stop(30) for worker in workers] == [0, 0]
 
 
 def test_a_drained_worker_hands_over(stack):
