@@ -168,7 +168,7 @@ class System:
             argv = [BUILD / f"pelton-{kind}", "--config", ROOT / f"ops/config/{kind}.yaml",
                     "--brokers", self.services.brokers, "--topic-prefix", self.prefix]
             if kind == "worker":
-                argv += ["--slot", slot, "--model", MODEL]
+                argv += ["--slot", slot, "--model", MODEL, "--model-name", "pelton-demo"]
             if kind == "ledger":
                 argv += ["--database", f"dbname={self.database}"]
             self.programs[name] = Program(name, [*argv, *args], self.env,

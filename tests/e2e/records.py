@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole topics, streams and foreign requests as an independent client sees them; the bytes of single
-records are those of wire.py."""
+"""Whole topics, streams and foreign requests as an independent client sees them; the bytes of
+single records are those of wire.py."""
 
 import hashlib
 import json
