@@ -11,7 +11,7 @@
 #include "common/log.h"
 
 /* Left for key, headers and Kafka's own framing below the 18 MB that a topic takes. */
-enum { FRAMING_SIZE_MAX = 64 * 1024 };
+enum { FRAMING_SIZE_MAX = 64 * 1024, PREPARE_TIMEOUT_MS = 10000 };
 #define SOURCE "/pelton-scheduler"
 
 struct outbox {
@@ -55,6 +55,8 @@ static void outbox_forget_ends(struct outbox *outbox)
 bool outbox_open(struct outbox **outbox, const struct outbox_options *options, struct err *err)
 {
     static const enum topic watched[] = {TOPIC_RESULTS, TOPIC_USAGE};
+    /* What nearly every term sends; the first transaction would wait a second for each. */
+    static const enum topic sent[] = {TOPIC_STATE, TOPIC_ASSIGNMENTS, TOPIC_RESULTS, TOPIC_USAGE};
     struct outbox *opened = calloc(1, sizeof *opened);
     struct kafka_options kafka = {
         .brokers = options->brokers,
@@ -78,6 +80,12 @@ bool outbox_open(struct outbox **outbox, const struct outbox_options *options, s
         CHECK(opened->ends[watched[i]]);
     }
     outbox_forget_ends(opened);
+    for (size_t i = 0; i < sizeof sent / sizeof sent[0]; i++)
+        if (!kafka_prepare(opened->producer, options->topics->names[sent[i]], PREPARE_TIMEOUT_MS,
+                           err)) {
+            outbox_close(opened);
+            return false;
+        }
     *outbox = opened;
     return true;
 }
