@@ -152,43 +152,25 @@ int64_t outbox_written_end(const struct outbox *outbox, enum topic topic, int32_
     return outbox->ends[topic][partition];
 }
 
-/* Encodes what is sent instead of a record that does not fit. */
-static bool outbox_shrink(struct outbox *outbox, const struct record *record, struct err *err)
-{
-    static const char reason[] = "the answer does not fit into a message of 16 MB";
-    struct record smaller = *record;
-
-    if (record->type == RECORD_RESULT) {
-        struct result *result = &smaller.u.result;
-        result->status = RESULT_FAILED;
-        result->text = (struct str){NULL, 0};
-        result->ids = (struct i32_array){NULL, 0};
-        result->finish_reason = FINISH_NONE;
-        result->failure = (struct failure){.code = str_from("result_too_large"),
-                                           .message = {reason, sizeof reason - 1}};
-    } else if (record->type == RECORD_ASSIGNMENT) {
-        smaller.u.assignment.prefix = (struct i32_array){NULL, 0};
-    } else {
-        return err_set(err, ERR_FATAL, "a %s record does not fit into a message",
-                       record_type_name(record->type));
-    }
-    LOG_WARN("record_shrunk", "type=%s size=%zu", record_type_name(record->type),
-             outbox->buffer.size);
-    return codec_encode(outbox->codec, &smaller, &outbox->buffer, err);
-}
-
+/* Leaves the record's message in the buffer. Only an assignment can outgrow a message: a request of
+ * nearly 16 MB with a long prefix. It goes out without the prefix, and the attempt says the same
+ * tokens again. Results are bounded by the core. */
 static bool outbox_encode(struct outbox *outbox, const struct record *record, struct err *err)
 {
-    size_t size_max = record->type == RECORD_RESULT ? CODEC_REQUEST_SIZE_MAX
-                                                    : CODEC_MESSAGE_SIZE_MAX - FRAMING_SIZE_MAX;
+    struct record smaller = *record;
+    size_t size_max = CODEC_MESSAGE_SIZE_MAX - FRAMING_SIZE_MAX;
 
-    if (codec_encode(outbox->codec, record, &outbox->buffer, err)) {
-        if (outbox->buffer.size <= size_max)
-            return true;
-    } else if (err->kind != ERR_REJECT) {
-        return false;
+    bool fits = codec_encode(outbox->codec, record, &outbox->buffer, err);
+    if (fits && outbox->buffer.size <= size_max)
+        return true;
+    if (record->type == RECORD_ASSIGNMENT && record->u.assignment.prefix.count > 0) {
+        smaller.u.assignment.prefix = (struct i32_array){NULL, 0};
+        LOG_WARN("prefix_left_out", "attempt=%u tokens=%zu", record->u.assignment.attempt,
+                 record->u.assignment.prefix.count);
+        return codec_encode(outbox->codec, &smaller, &outbox->buffer, err);
     }
-    return outbox_shrink(outbox, record, err);
+    return err_set(err, ERR_FATAL, "a %s record does not fit into a message of 18 MB",
+                   record_type_name(record->type));
 }
 
 static size_t outbox_key(const struct action *action, char key[STATE_KEY_SIZE_MAX])

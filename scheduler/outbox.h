@@ -47,8 +47,8 @@ bool outbox_init(struct outbox *outbox, int timeout_ms, struct err *err);
  * commit is known. Failure: close the outbox; ABORT when the next one may try again, FATAL when
  * the process has to give up, see outbox_fenced().
  *
- * A result that does not fit into a message is sent as an error result, an assignment that does
- * not fit without its prefix (the attempt says it again by itself, only later). */
+ * An assignment that does not fit into a message goes out without its prefix (the attempt says it
+ * again by itself, only later). */
 bool outbox_commit(struct outbox *outbox, const struct actions *actions, int timeout_ms,
                    size_t *sent, struct err *err);
 

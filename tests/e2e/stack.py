@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -101,9 +102,12 @@ class Stack:
         for process in self.processes:
             process.end()
         wires.delete_topics(self.brokers, self.prefix)
-        if failed:
-            for process in self.processes:
-                print(f"--- {process.name}\n{process.log()[-6000:]}")
+        if not failed:
+            shutil.rmtree(self.logs)
+            return
+        print(f"logs: {self.logs}")
+        for process in self.processes:
+            print(f"--- {process.name}\n{process.log()[-6000:]}")
 
     def scheduler(self, name, *options):
         process = Scheduler(name, [BUILD / "pelton-scheduler", "--brokers", self.brokers,

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scheduler on a real broker: takeover, fencing, kill -9; the workers are fake_worker.py."""
+import os
 import random
 import signal
 import time
@@ -195,9 +196,81 @@ def test_oversized_and_large_messages(stack):
     rid, value = wires.request(stack.wire, "b1", 6, prompt="x" * (17 << 20))
     stack.producer.produce(stack.prefix + "requests.bulk", value, rid)
     stack.submit("b1", 5, first=7)
-    stack.check()
+    stack.submit("b1", 1, first=12, prompt="a huge answer")
+    results = stack.check(statuses={12: "FAILED"})
+    too_large = next(r for r in results if r["status"] == "FAILED")
+    assert too_large["failure"]["code"] == "result_too_large" and not too_large["text"]
     letters = stack.read("dead-letters", 1, 20)
     assert len(letters) == 1 and letters[0].value() == value
+
+
+def test_cancelled_batch(stack):
+    stack.create()
+    stack.scheduler("scheduler")
+    stack.submit("b1", 30)
+    stack.producer.produce(stack.prefix + "control", stack.wire.encode(
+        "CancelBatch", batch_id="b1", tenant="acme", sent_ms=int(time.time() * 1000)), "cancel/b1")
+    # Nobody has to be there to run them, and those that come later are cancelled, too.
+    stack.submit("b1", 10, first=30)
+    results = stack.check(statuses={index: "CANCELLED" for index in range(40)})
+    assert all(r["usage"]["output_tokens"] == 0 for r in results)
+    stack.wanted.clear()
+    stack.worker(0)
+    stack.submit("b2", 5)
+    wait_until("the other batch is answered", 30, lambda: results_so_far(stack) == 45)
+
+
+class Chaos:
+    """Two schedulers and three workers; one after another is killed, paused or stopped."""
+
+    def __init__(self, stack, seed):
+        self.stack, self.rng, self.count, self.paused = stack, random.Random(seed), 0, []
+        self.schedulers = [self.scheduler(), self.scheduler()]
+        self.workers = [stack.worker(slot, 10) for slot in range(3)]
+
+    def scheduler(self):
+        self.count += 1
+        return self.stack.scheduler(f"s{self.count}", *QUICK)
+
+    def resume(self, now=None):
+        for process, until in list(self.paused):
+            if now is None or now >= until:
+                process.send(signal.SIGCONT)
+                self.paused.remove((process, until))
+
+    def strike(self, now):
+        group = self.rng.choice([self.schedulers, self.workers])
+        index = self.rng.randrange(len(group))
+        victim = group[index]
+        how = self.rng.choice(["kill", "stop", "pause"])
+        if any(process is victim for process, _ in self.paused):
+            return
+        if how == "pause":
+            victim.send(signal.SIGSTOP)
+            # Shorter and longer than a lease, and than a session of the group.
+            self.paused.append((victim, now + self.rng.choice([1, 5, 9])))
+            return
+        victim.kill() if how == "kill" else victim.stop(30)
+        group[index] = self.scheduler() if group is self.schedulers else \
+            self.stack.worker(index, 10)
+
+
+def test_chaos(stack):
+    seed = int(os.environ.get("PELTON_SEED", time.time_ns() % 10 ** 9))
+    print(f"PELTON_SEED={seed}")
+    stack.slots = 3
+    stack.create()
+    chaos = Chaos(stack, seed)
+    start, first = time.monotonic(), 0
+    while time.monotonic() < start + 25:
+        stack.submit("b1", chaos.rng.randint(10, 80), first=first,
+                     service_class=chaos.rng.choice(["BULK", "INTERACTIVE"]))
+        first += 1000
+        time.sleep(chaos.rng.uniform(0.2, 2))
+        chaos.resume(time.monotonic())
+        chaos.strike(time.monotonic())
+    chaos.resume()
+    stack.check(120)
 
 
 def test_waiting_bytes_pause_the_topics(stack):
@@ -205,7 +278,7 @@ def test_waiting_bytes_pause_the_topics(stack):
     scheduler = stack.scheduler("scheduler", "--waiting-bytes", "32MB")
     stack.submit("b1", 120, prompt="x" * (1 << 20))
     wait_until("it waits for workers", 20,
-               lambda: (scheduler.metric("pelton_waiting_bytes") or 0) > 30 << 20)
+               lambda: (scheduler.metric("pelton_waiting_bytes") or 0) > 20 << 20)
     time.sleep(1)
     # librdkafka has at most 32 MB more under way when a partition pauses.
     assert scheduler.metric("pelton_waiting_bytes") < 80 << 20
