@@ -40,6 +40,10 @@ struct settings {
     double batch_threshold;
     double batch_alpha;
     double batch_smoothing;
+    int batch_rule; /* 0: formula, 1: adaptive */
+    double batch_pressure_gain;
+    double batch_kv_share;
+    int64_t batch_step_us_target;
 
     /* Accepted, without effect yet. */
     int64_t micro_batch_size;

@@ -13,6 +13,7 @@
 
 enum {
     POLL_MS = 100,
+    ASK_MS = 1000,  /* the list of topics, and so how late a signal is served without a broker */
     RETRY_MS = 100, /* after a failed term; doubles from failure to failure */
     RETRY_MS_MAX = 5000,
     /* Brokers learn of new topics one after the other: what `pelton topics create` has just made
@@ -49,7 +50,7 @@ static bool shell_check_topics(const struct shell *shell, struct err *err)
     bool ok = false;
     int64_t give_up_us = clock_mono_us() + CREATED_MS * 1000;
     while (!stop_requested()) {
-        ok = reader_topics(reader, settings->common.topic_prefix, 5000, &topics, err);
+        ok = reader_topics(reader, settings->common.topic_prefix, ASK_MS, &topics, err);
         if (ok || (err->kind != ERR_RETRY && clock_mono_us() >= give_up_us))
             break;
         if (err->kind == ERR_RETRY)

@@ -162,6 +162,24 @@ static void test_defaults_and_static_batch(void **state)
     config_free(config);
 }
 
+static void test_adaptive_batch(void **state)
+{
+    static const char yaml[] = "batch_processing:\n"
+                               "  rule: adaptive\n"
+                               "  kv_share: 80%\n"
+                               "  step_target: 50ms\n";
+    const uint32_t partitions[CLASS_COUNT] = {1, 1};
+    struct settings settings;
+    struct config *config = load("adaptive.yaml", yaml, &settings);
+    struct scheduler_config core = settings_core(&settings, 1, partitions);
+
+    (void)state;
+    assert_int_equal(core.batch.kind, BATCH_ADAPTIVE);
+    assert_true(core.batch.kv_share == 0.8 && core.batch.pressure_gain == 1.0);
+    assert_true(core.batch.step_us_target == 50000.0);
+    config_free(config);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -177,7 +195,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_published_batch), cmocka_unit_test(test_published_others),
         cmocka_unit_test(test_published_text),  cmocka_unit_test(test_defaults_and_static_batch),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_adaptive_batch),  cmocka_unit_test(test_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
