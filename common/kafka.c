@@ -8,9 +8,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "common/check.h"
 #include "common/log.h"
+
+enum { CLOSE_SECONDS_MAX = 20 };
 
 struct setting {
     const char *name;
@@ -131,7 +134,7 @@ static void on_error(rd_kafka_t *client, int code, const char *reason, void *con
 {
     (void)context;
     LOG_DEBUG("kafka_error", "client=%s code=%s reason=%s", rd_kafka_name(client),
-             rd_kafka_err2name((rd_kafka_resp_err_t)code), reason);
+              rd_kafka_err2name((rd_kafka_resp_err_t)code), reason);
 }
 
 static bool conf_producer(rd_kafka_conf_t *conf, enum kafka_role role,
@@ -214,8 +217,13 @@ void kafka_close(rd_kafka_t *client, int flush_ms)
         rd_kafka_poll(client, 0); /* the purged messages' delivery reports */
         rd_kafka_destroy(client);
     } else {
+        /* librdkafka 2.0.2 joins a broker's thread for ever when a topic that it read has been
+         * deleted. Closing takes two seconds at most without a broker: what takes 20 s ends the
+         * process by SIGALRM, for its supervisor to start a fresh one. */
+        alarm(CLOSE_SECONDS_MAX);
         rd_kafka_consumer_close(client);
         rd_kafka_destroy(client);
+        alarm(0);
     }
 }
 

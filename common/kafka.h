@@ -49,7 +49,8 @@ struct kafka_options {
 /* The caller closes with kafka_close(). Does not wait for a broker. */
 bool kafka_open(rd_kafka_t **client, enum kafka_role role, const struct kafka_options *options,
                 struct err *err);
-/* Producers: waits up to flush_ms for outstanding messages, then drops them. NULL is allowed. */
+/* Producers: waits up to flush_ms for outstanding messages, then drops them. NULL is allowed.
+ * Readers and members: a close that takes 20 s ends the process by SIGALRM. */
 void kafka_close(rd_kafka_t *client, int flush_ms);
 
 /* ---- errors ---- */
