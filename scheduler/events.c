@@ -255,6 +255,9 @@ static void on_heartbeat(struct scheduler *scheduler, struct slot *slot,
     run->load = heartbeat->load;
     run->kv_tokens_used = heartbeat->kv_tokens_used;
     run->step_us = heartbeat->step_us;
+    run->draining = heartbeat->draining;
+    if (run->draining)
+        run->reserved_for = NULL; /* another worker may be kept free for it */
     compare_running(scheduler, run, heartbeat);
 }
 

@@ -83,6 +83,6 @@ int64_t lease_margin_ms(int64_t lease_ms)
 
 bool run_serves(const struct run *run, const struct model *model, const struct model *any)
 {
-    return run->state == RUN_ALIVE && !run->superseded && run->hello.role == ROLE_BOTH &&
-           (model == any || model == run->model);
+    return run->state == RUN_ALIVE && !run->superseded && !run->draining &&
+           run->hello.role == ROLE_BOTH && (model == any || model == run->model);
 }

@@ -29,6 +29,7 @@ struct run {
     struct model *model;
     enum run_state state;
     bool superseded; /* a newer Hello came into its slot */
+    bool draining;   /* as it says: it takes nothing new */
     int64_t seen_ms; /* last heartbeat or Hello, by our clock */
     bool renewal_due;
     int64_t heartbeat_seq;     /* newest seen */
@@ -69,7 +70,7 @@ int64_t slot_next_offset(const struct slot *slot);
 /* What is added to the lease before a run is given up. */
 int64_t lease_margin_ms(int64_t lease_ms);
 
-/* May it get requests of this model now? Alive, heard of lately, and of a role that finishes. */
+/* May it get requests of this model now? Alive, not draining, and of a role that finishes. */
 bool run_serves(const struct run *run, const struct model *model, const struct model *any);
 
 #endif

@@ -72,7 +72,7 @@ static double lag_pressure(const struct scheduler *scheduler)
         waiting += scheduler->classes[kind].waiting_requests;
     for (uint32_t i = 0; i < scheduler->config.slots; i++) {
         const struct run *run = slot_current(&scheduler->slots[i]);
-        if (run && run->state == RUN_ALIVE)
+        if (run && run->state == RUN_ALIVE && !run->draining)
             room += run->batch_limit;
     }
     return room > 0 ? (double)waiting / (double)room : 0;

@@ -150,6 +150,7 @@ static const struct field heartbeat_rows[] = {
     HAVE(heartbeat, FIELD_I64, decode_tokens),
     HAVE(heartbeat, FIELD_I64, steps),
     HAVE(heartbeat, FIELD_I64, busy_us),
+    HAVE(heartbeat, FIELD_BOOL, draining),
 };
 static const struct fields heartbeat_fields = TABLE(heartbeat, "Heartbeat");
 

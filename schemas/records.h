@@ -129,6 +129,7 @@ struct heartbeat {
     int64_t decode_tokens;
     int64_t steps;
     int64_t busy_us; /* time spent in steps */
+    bool draining;   /* it finishes or gives back what it holds, and takes nothing new */
 };
 
 struct progress {

@@ -84,7 +84,8 @@ struct record fleet_heartbeat(struct fleet *fleet, uint32_t slot, int64_t now_ms
                                             .prefill_tokens = (int64_t)node->prefill_tokens,
                                             .decode_tokens = (int64_t)node->decode_tokens,
                                             .steps = (int64_t)node->step,
-                                            .busy_us = node->busy_us};
+                                            .busy_us = node->busy_us,
+                                            .draining = member->state == MEMBER_DRAINING};
     return record;
 }
 

@@ -35,6 +35,9 @@ static void feed_message(struct sim *sim, enum event_type type, enum topic topic
         event.type = EVENT_BAD_REQUEST;
         event.raw = event.key = event.reason = str_from("junk");
     }
+    if (message->record && message->record->type == RECORD_HEARTBEAT &&
+        message->record->u.heartbeat.draining)
+        sim->leader.draining[partition] = message->record->u.heartbeat.incarnation;
     feed(sim, &event);
 }
 
@@ -162,6 +165,7 @@ static void start(struct sim *sim)
         struct message_log *log = broker_log(&sim->broker, TOPIC_WORKER_EVENTS, (int32_t)i);
         leader->events_offset[i] = start_offset(sim, TOPIC_WORKER_EVENTS, (int32_t)i);
         leader->events_end[i] = -1;
+        leader->draining[i] = (struct request_id){{0}};
         leader->events_late_ms[i] = 0;
         read_events(sim, i, (int64_t)log->count); /* before the first tick */
     }
@@ -226,12 +230,28 @@ static void act(struct sim *sim, const struct action *action)
             (size_t)position->offset;
 }
 
+/* Whoever has told this leader that it drains gets nothing new. */
+static void check_draining(struct sim *sim)
+{
+    struct leader *leader = &sim->leader;
+
+    for (size_t i = 0; i < leader->actions.count; i++) {
+        const struct action *action = &leader->actions.items[i];
+        if (action->type == ACTION_SEND && action->record->type == RECORD_ASSIGNMENT &&
+            request_id_equal(&action->record->u.assignment.incarnation,
+                             &leader->draining[action->partition]))
+            sim_fail(sim, "slot %d drains and gets request %u", action->partition,
+                     sim_number(sim, &action->record->u.assignment.request.request_id));
+    }
+}
+
 static void tick(struct sim *sim)
 {
     struct leader *leader = &sim->leader;
     struct event event = {.type = EVENT_TICK};
 
     feed(sim, &event);
+    check_draining(sim);
     leader->tick_ms = sim->now_ms + sim_between(sim, 20, 250);
     if (leader->actions.count == 0)
         return;

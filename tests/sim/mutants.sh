@@ -75,6 +75,7 @@ mutant "no usage row" outputs 's/^( *)output_usage\(scheduler, &usage\);//'
 mutant "the epoch stays" restore 's/scheduler->epoch\+\+;//'
 mutant "requests in flight are trimmed" tick 's/job->offset < partition->trim\)/0)/'
 mutant "paused partitions are not resumed" tick 's/bool roomy = /bool roomy = 0 \&\& /'
+mutant "a draining worker gets requests" runs 's/ && !run->draining//'
 mutant "what the worker lost stays lost" events \
     's/now_ms - attempt->listed_ms > 2/now_ms - attempt->listed_ms > 2000/'
 mutant "a restored job keeps no crash count" restore \

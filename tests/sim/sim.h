@@ -68,6 +68,7 @@ struct process {
     size_t held_count;
     struct record outbox[OUTBOX_MAX]; /* to worker-events, in order; arrays are in the arena */
     size_t outbox_first, outbox_count;
+    bool draining; /* says so in its heartbeats and ends when it holds nothing */
     bool leaving;
 };
 
@@ -82,6 +83,7 @@ struct leader {
     int64_t events_end[SIM_SLOTS];     /* asked for; -1 */
     int64_t events_late_ms[SIM_SLOTS]; /* its fetches bring nothing until then */
     int64_t control_offset;
+    struct request_id draining[SIM_SLOTS]; /* workers that told this leader that they drain */
 };
 
 struct sim {

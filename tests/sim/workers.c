@@ -229,6 +229,7 @@ static void heartbeat(struct sim *sim, struct process *process)
         .sent_ms = sim->now_ms,
         .running = running,
         .running_count = process->held_count,
+        .draining = process->draining,
     };
     publish(sim, process, &record);
     process->heartbeat_ms = sim->now_ms + HEARTBEAT_MS;
@@ -315,8 +316,12 @@ static void process_step(struct sim *sim, struct process *process)
         die(sim, process, "killed");
     else if (!read_topics(sim, process))
         die(sim, process, "a newer one is there");
-    else if (sim_trouble(sim, 12000))
+    else if (sim_trouble(sim, 12000) || (process->draining && process->held_count == 0))
         leave(sim, process);
+    else if (!process->draining && sim_trouble(sim, 6000)) {
+        process->draining = true;
+        process->heartbeat_ms = sim->now_ms;
+    }
     if (!process->exists || process->leaving)
         return;
     if (sim->now_ms >= process->heartbeat_ms)

@@ -73,6 +73,7 @@ static bool say_heartbeat(struct session *session, int64_t now_us, struct err *e
         .decode_tokens = stats.engine.decode_tokens,
         .steps = stats.engine.steps,
         .busy_us = stats.engine.busy_us,
+        .draining = session->drain_until_us > 0,
     };
     session->heartbeat_us = now_us + session->options.lease_us / HEARTBEATS_A_LEASE;
     exporter_update(session->options.exporter,
@@ -249,6 +250,7 @@ static enum ending serve(struct session *session, struct err *err)
             return ENDING_LOST;
         if (stop_requested() && session->drain_until_us == 0) {
             session->drain_until_us = now_us + session->options.drain_timeout_us;
+            session->heartbeat_us = now_us; /* the scheduler is to know before it sends more */
             LOG_INFO("draining", "slot=%u tasks=%zu", session->options.slot,
                      tasks_count(&session->tasks));
         }
