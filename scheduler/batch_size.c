@@ -31,6 +31,7 @@ void batch_size_init(struct batch_size *batch, const struct batch_policy *policy
         .smoothed = policy->base,
         .adjusted_ms = now_ms,
         .size = policy->base,
+        .memory = UINT32_MAX,
     };
 }
 
@@ -58,6 +59,15 @@ static double step_cap(const struct batch_policy *policy, const struct batch_sig
     return signal->running * policy->step_us_target / signal->step_us;
 }
 
+static uint32_t memory_limit(const struct batch_policy *policy, const struct batch_signal *signal)
+{
+    if (policy->kv_share <= 0 || signal->kv_tokens == 0 || !(signal->kv_tokens_need > 0))
+        return UINT32_MAX;
+    /* Down, not to the nearest: the sequence that does not fit costs a preemption. */
+    return clamp_round(floor(policy->kv_share * (double)signal->kv_tokens / signal->kv_tokens_need),
+                       UINT32_MAX);
+}
+
 uint32_t batch_size_answer(const struct batch_policy *policy, const struct batch_signal *signal)
 {
     double answer = policy->base;
@@ -78,13 +88,20 @@ uint32_t batch_size_update(struct batch_size *batch, const struct batch_policy *
 {
     uint32_t max = signal->max_seqs < 1 ? 1 : signal->max_seqs;
 
-    if (policy->kind != BATCH_STATIC && now_ms - batch->adjusted_ms >= policy->window_ms) {
-        /* The clamped answer is what is smoothed: a load of 100 for one window must not weigh
-         * on the next twenty. */
-        double answer = batch_size_answer(policy, signal);
-        batch->smoothed += policy->smoothing * (answer - batch->smoothed);
+    if (now_ms - batch->adjusted_ms >= policy->window_ms) {
         batch->adjusted_ms = now_ms;
-        batch->size = clamp_round(batch->smoothed, policy->max);
+        /* A worker that holds nothing says nothing of its next requests: the limit stays. */
+        if (policy->max_auto && signal->kv_tokens_need > 0)
+            batch->memory = memory_limit(policy, signal);
+        if (policy->kind != BATCH_STATIC) {
+            /* The clamped answer is what is smoothed: a load of 100 for one window must not weigh
+             * on the next twenty. */
+            double answer = batch_size_answer(policy, signal);
+            batch->smoothed += policy->smoothing * (answer - batch->smoothed);
+            batch->size = clamp_round(batch->smoothed, policy->max);
+        }
     }
+    if (batch->memory < max)
+        max = batch->memory;
     return batch->size < max ? batch->size : max;
 }

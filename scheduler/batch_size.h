@@ -4,12 +4,18 @@
  * behind one function.
  *
  *   static    always the base.
- *   formula   the published rule: base * (1 + alpha * (1 - load / threshold)), recomputed once a
- *             window, smoothed, and clamped to [1, max] after rounding, so that a load far above
- * the threshold gives 1, never less. adaptive  the formula's answer, grown by lag pressure, then
- * capped by the KV memory that batches may plan with and by the step time that still meets the
- * token latency wanted. Where requests wait, throughput counts, up to what memory and latency
- * allow; where none do, the formula keeps the experts' queues short.
+ *   formula   the published rule: base * (1 + alpha * (1 - load / threshold)),
+ *             recomputed once a window, smoothed, and clamped to [1, max] after
+ *             rounding, so that a load far above the threshold gives 1, never
+ *             less.
+ *   adaptive  the formula's answer, grown by lag pressure, then capped by the
+ *             KV memory that batches may plan with and by the step time that
+ *             still meets the token latency wanted. Where requests wait,
+ *             throughput counts, up to what memory and latency allow; where
+ *             none do, the formula keeps the experts' queues short.
+ *
+ * max_auto bounds all three by memory: what kv_share of the worker's KV cache
+ * holds of sequences that need as much as those it was given.
  *
  * load is what the worker reports: the EWMA of its busiest expert's tokens per step over what that
  * expert can do in the target step time; 0 is idle, 1 is full.
@@ -32,13 +38,14 @@ struct batch_policy {
     enum batch_policy_kind kind; /* STATIC: always base */
     uint32_t base;               /* base_batch_size, 1..max */
     uint32_t max;                /* max_batch_size */
+    bool max_auto;               /* and what kv_share of the KV memory holds at the mean need */
     double alpha;                /* 0.2 to 0.8 */
     double threshold;            /* expert_load_threshold, above 0 */
     double smoothing;            /* weight of the newest answer, 0 < s <= 1; 1: no smoothing */
     int64_t window_ms;           /* dynamic_adjust_window */
+    double kv_share;             /* of the worker's KV memory, 0.7 to 0.8 advised; 0: no cap */
     /* ADAPTIVE only. */
     double pressure_gain;  /* growth under full pressure: 1 doubles the answer */
-    double kv_share;       /* of the worker's KV memory, 0.7 to 0.8 advised; 0: no cap */
     double step_us_target; /* slowest step that meets the token latency; 0: no cap */
 };
 
@@ -50,6 +57,7 @@ struct batch_signal {
     uint32_t running;        /* sequences in its batch */
     uint64_t kv_tokens_used; /* by them */
     uint64_t kv_tokens;      /* capacity; 0 unknown */
+    double kv_tokens_need;   /* estimated for one sequence, mean of those it holds; 0 unknown */
     uint32_t max_seqs;       /* the worker's own limit */
 };
 
@@ -57,6 +65,7 @@ struct batch_size {
     double smoothed;
     int64_t adjusted_ms;
     uint32_t size;
+    uint32_t memory; /* what max_auto allows; UINT32_MAX: no limit known */
 };
 
 /* Starts at base. */

@@ -93,6 +93,7 @@ struct scheduler {
     uint64_t duplicates_total;
     uint64_t dead_letters_total;
     uint64_t reassigned_total;
+    struct scheduler_work work;
 };
 
 /* ---- intake.c ---- */

@@ -239,6 +239,18 @@ static void compare_running(struct scheduler *scheduler, struct run *run,
     }
 }
 
+/* Adds what the worker has done since its last heartbeat. */
+static void count_work(struct scheduler *scheduler, struct run *run,
+                       const struct heartbeat *heartbeat)
+{
+    if (heartbeat->decode_tokens > run->decode_tokens)
+        scheduler->work.decode_tokens += (uint64_t)(heartbeat->decode_tokens - run->decode_tokens);
+    if (heartbeat->busy_us > run->busy_us)
+        scheduler->work.busy_us += (uint64_t)(heartbeat->busy_us - run->busy_us);
+    run->decode_tokens = heartbeat->decode_tokens;
+    run->busy_us = heartbeat->busy_us;
+}
+
 static void on_heartbeat(struct scheduler *scheduler, struct slot *slot,
                          const struct heartbeat *heartbeat)
 {
@@ -255,6 +267,7 @@ static void on_heartbeat(struct scheduler *scheduler, struct slot *slot,
     run->load = heartbeat->load;
     run->kv_tokens_used = heartbeat->kv_tokens_used;
     run->step_us = heartbeat->step_us;
+    count_work(scheduler, run, heartbeat);
     run->draining = heartbeat->draining;
     if (run->draining)
         run->reserved_for = NULL; /* another worker may be kept free for it */

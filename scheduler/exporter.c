@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "scheduler/exporter.h"
 
+#include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,6 +49,7 @@ struct exporter {
     struct metric *duplicates, *dead_letters, *reassigned;
     struct metric *tick, *commit, *commit_messages, *reloads, *fenced;
     struct metric *messages, *unreadable;
+    struct metric *wanted, *forecast, *arriving, *speed;
     struct metric **workers[WORKER_METRIC_COUNT]; /* [slot], registered when first alive */
     uint32_t slots;
 };
@@ -82,12 +84,40 @@ static void exporter_register_classes(struct exporter *exporter)
                                                "Results written in this term.");
 }
 
+/* The plan is not a number where there is none: whoever starts and stops workers by it must not
+ * take a stand-by's 0 for a wish. */
+static void exporter_no_plan(struct exporter *exporter)
+{
+    metric_set(exporter->wanted, NAN);
+    metric_set(exporter->forecast, NAN);
+    metric_set(exporter->arriving, NAN);
+    metric_set(exporter->speed, NAN);
+}
+
+static void exporter_register_plan(struct exporter *exporter)
+{
+    struct metrics *m = exporter->metrics;
+    const char *role = "role=\"both\"";
+
+    exporter->wanted = metrics_gauge(m, "pelton_planner_wanted_workers", role,
+                                     "Workers wanted now; NaN while this process plans nothing.");
+    exporter->forecast =
+        metrics_gauge(m, "pelton_planner_forecast_tokens_per_second", role,
+                      "Output tokens that are expected to be asked for at the window's end.");
+    exporter->arriving = metrics_gauge(m, "pelton_planner_arriving_tokens_per_second", role,
+                                       "Output tokens asked for in the last minute.");
+    exporter->speed = metrics_gauge(m, "pelton_planner_speed_tokens_per_second", role,
+                                    "Output tokens of one busy worker, measured; 0 unknown.");
+    exporter_no_plan(exporter);
+}
+
 static void exporter_register(struct exporter *exporter)
 {
     struct metrics *m = exporter->metrics;
     size_t bounds = sizeof second_bounds / sizeof second_bounds[0];
 
     exporter_register_classes(exporter);
+    exporter_register_plan(exporter);
     exporter->leader = metrics_gauge(m, "pelton_scheduler_leader", "", "1 while this one leads.");
     exporter->epoch = metrics_gauge(m, "pelton_scheduler_epoch", "", "Epoch of this leader.");
     exporter->in_flight =
@@ -254,6 +284,14 @@ void exporter_core(struct exporter *exporter, const struct scheduler *scheduler,
     }
 }
 
+void exporter_plan(struct exporter *exporter, const struct capacity *capacity)
+{
+    metric_set(exporter->wanted, capacity->decision.wanted);
+    metric_set(exporter->forecast, capacity->load.forecast_tokens_per_s);
+    metric_set(exporter->arriving, capacity->arriving_per_s * capacity->output_share);
+    metric_set(exporter->speed, capacity->load.speed_tokens_per_s);
+}
+
 void exporter_no_core(struct exporter *exporter)
 {
     static const struct scheduler_gauges none;
@@ -264,6 +302,7 @@ void exporter_no_core(struct exporter *exporter)
         exporter_worker(exporter, slot, &nobody);
     for (int i = 0; i < CLASS_COUNT; i++)
         metric_set(exporter->lag[i], 0);
+    exporter_no_plan(exporter);
 }
 
 void exporter_lag(struct exporter *exporter, enum service_class service_class, int64_t messages)

@@ -13,6 +13,7 @@
 
 #include "common/config.h"
 #include "common/err.h"
+#include "scheduler/capacity.h"
 #include "scheduler/scheduler.h"
 
 struct exporter;
@@ -39,7 +40,9 @@ void exporter_fenced(struct exporter *exporter);
 
 /* All gauges of the core; slots: how many workers there may be. */
 void exporter_core(struct exporter *exporter, const struct scheduler *scheduler, uint32_t slots);
-/* Zeros for them: this process does not lead. */
+/* A decision of the planner. */
+void exporter_plan(struct exporter *exporter, const struct capacity *capacity);
+/* Zeros for them, and no plan (NaN): this process does not lead. */
 void exporter_no_core(struct exporter *exporter);
 
 /* Requests of a class that are not admitted yet, over all partitions. */

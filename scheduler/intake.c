@@ -122,6 +122,9 @@ static void new_job(struct scheduler *scheduler, const struct event *event)
         job_stop(scheduler, job, RESULT_EXPIRED, "the completion window is over");
     else
         job_change(scheduler, job, JOB_QUEUED, NULL);
+    /* Older ones are a backlog, not traffic: a successor reads all that waits again. */
+    if (job->state == JOB_QUEUED && event->timestamp_ms >= scheduler->restored_ms)
+        scheduler->work.arrived_tokens += job->tokens;
 }
 
 void intake_request(struct scheduler *scheduler, const struct event *event)

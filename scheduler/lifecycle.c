@@ -224,6 +224,10 @@ void job_finish(struct scheduler *scheduler, struct job *job, const struct outco
     output_done_mark(scheduler, &job->id, hash, outcome->status);
     done_mark_put(scheduler, &job->id, hash, scheduler->now_ms);
     scheduler->results_total[outcome->status]++;
+    if (outcome->status == RESULT_COMPLETED) {
+        scheduler->work.finished_tokens += job->tokens;
+        scheduler->work.output_tokens += outcome->usage->output_tokens;
+    }
     job_change(scheduler, job, JOB_FINISHED, NULL);
 }
 

@@ -23,8 +23,14 @@ static int run(const struct settings *settings, const struct config *config)
     struct config_list no_effect = config_no_effect(config);
     struct shell_options options = {.settings = settings,
                                     .kafka_settings = config_kafka_settings(config)};
+    struct lstm lstm;
     struct err err;
 
+    if (settings->traffic_prediction && settings_predictor(settings) == PREDICT_LSTM) {
+        if (!lstm_read(&lstm, settings->prediction_model_path, &err))
+            return complain(&err, EX_CONFIG);
+        options.lstm = &lstm;
+    }
     for (size_t i = 0; i < no_effect.count; i++)
         LOG_WARN("no_effect_yet", "key=%s", no_effect.items[i]);
     if (!exporter_open(&options.exporter, &settings->common, &err))

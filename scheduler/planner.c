@@ -73,6 +73,13 @@ static uint32_t largest_in_window(struct planner *planner, uint32_t wanted, int6
     return planner->wishes[0].wanted;
 }
 
+void planner_keep(struct planner *planner, uint32_t workers, int64_t now_ms)
+{
+    uint32_t max = planner->config.workers_max;
+
+    largest_in_window(planner, workers < max ? workers : max, now_ms);
+}
+
 void planner_decide(struct planner *planner, const struct planner_load *load, int64_t now_ms,
                     struct planner_decision *decision)
 {

@@ -61,6 +61,10 @@ struct planner_decision {
 
 void planner_init(struct planner *planner, const struct planner_config *config);
 
+/* So many run already: as if that had been the wish until now. For whoever begins to plan for
+ * workers that another one has started. */
+void planner_keep(struct planner *planner, uint32_t workers, int64_t now_ms);
+
 /* now_ms never goes back. Call at least a few times per scale_down_ms. */
 void planner_decide(struct planner *planner, const struct planner_load *load, int64_t now_ms,
                     struct planner_decision *decision);

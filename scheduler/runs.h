@@ -39,6 +39,7 @@ struct run {
     double load;
     uint64_t kv_tokens_used; /* as the worker reports them */
     int64_t step_us;
+    int64_t decode_tokens, busy_us; /* its totals, as last reported */
     struct batch_size batch;
     uint32_t batch_limit; /* sequences it may run now */
     struct job_list jobs; /* RUNNING here */

@@ -187,6 +187,7 @@ void scheduler_gauges(const struct scheduler *scheduler, struct scheduler_gauges
         .dead_letters_total = scheduler->dead_letters_total,
         .reassigned_total = scheduler->reassigned_total,
         .epoch = scheduler->epoch,
+        .work = scheduler->work,
     };
     for (int i = 0; i < 4; i++)
         gauges->results_total[i] = scheduler->results_total[i];
@@ -194,6 +195,8 @@ void scheduler_gauges(const struct scheduler *scheduler, struct scheduler_gauges
         gauges->classes[kind].waiting_requests = scheduler->classes[kind].waiting_requests;
         gauges->classes[kind].waiting_tokens = scheduler->classes[kind].waiting_tokens;
         gauges->waiting_size += scheduler->classes[kind].waiting_size;
+        for (uint32_t i = 0; i < scheduler->config.request_partitions[kind]; i++)
+            gauges->paused |= scheduler->partitions[kind][i].paused;
     }
     while (idmap_next(scheduler->queues.flows, &cursor, NULL, &value)) {
         const struct job *job = ((struct flow *)value->pointer)->jobs.head;
@@ -205,6 +208,7 @@ void scheduler_gauges(const struct scheduler *scheduler, struct scheduler_gauges
     for (uint32_t i = 0; i < scheduler->config.slots; i++) {
         const struct run *run = slot_current(&scheduler->slots[i]);
         gauges->workers_alive += run && run->state == RUN_ALIVE;
+        gauges->workers_serving += run && run->state == RUN_ALIVE && !run->draining;
     }
 }
 

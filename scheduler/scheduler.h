@@ -159,6 +159,14 @@ struct scheduler_worker_gauges {
     double load;
     int64_t step_us;
 };
+/* What came and what was done in this term, for the planner. Totals. */
+struct scheduler_work {
+    uint64_t arrived_tokens;  /* estimated; of requests that are younger than this leader */
+    uint64_t finished_tokens; /* estimated; of completed requests */
+    uint64_t output_tokens;   /* of the same */
+    uint64_t decode_tokens;   /* by all workers, as they report it */
+    uint64_t busy_us;         /* in their steps */
+};
 struct scheduler_gauges {
     struct scheduler_class_gauges classes[CLASS_COUNT];
     uint64_t in_flight;
@@ -169,7 +177,10 @@ struct scheduler_gauges {
     uint64_t reassigned_total;
     int64_t epoch;
     size_t waiting_size; /* bytes */
+    bool paused;         /* there is no room to read on in some partition */
     uint32_t workers_alive;
+    uint32_t workers_serving; /* of those, not draining */
+    struct scheduler_work work;
 };
 void scheduler_gauges(const struct scheduler *scheduler, struct scheduler_gauges *gauges);
 bool scheduler_worker_gauges(const struct scheduler *scheduler, uint32_t slot,

@@ -113,7 +113,14 @@ static const struct config_key keys[] = {
      .type = CONFIG_BOOL,
      KEY(dynamic_batch),
      .default_value = "true",
-     .help = "Batch size follows the expert load; false: always the base."},
+     .help = "Batch size follows the load; false: the static policy."},
+    {.name = "batch_processing.policy",
+     .type = CONFIG_CHOICE,
+     KEY(batch_policy),
+     .default_value = "adaptive",
+     .choices = "static|formula|adaptive",
+     .help = "static: the base; formula: the published rule on expert load; adaptive: the rule, "
+             "grown by lag, capped by KV memory and token latency."},
     {.name = "batch_processing.base_batch_size",
      .type = CONFIG_INT,
      KEY(batch_base),
@@ -129,7 +136,7 @@ static const struct config_key keys[] = {
      .max = 4096,
      .word = "auto",
      .word_value = SETTINGS_BATCH_AUTO,
-     .help = "Upper limit of the batch size; auto: what the worker has room for."},
+     .help = "Upper limit of the batch size; auto: what kv_share of the worker's memory holds."},
     {.name = "batch_processing.dynamic_adjust_window",
      .alias = "batch_processing.dynamic_batch_window",
      .type = CONFIG_DURATION,
@@ -159,34 +166,29 @@ static const struct config_key keys[] = {
      .min = 0.01,
      .max = 1,
      .help = "Weight of the newest answer of the rule; 1: no smoothing."},
-    {.name = "batch_processing.rule",
-     .type = CONFIG_CHOICE,
-     KEY(batch_rule),
-     .default_value = "formula",
-     .choices = "formula|adaptive",
-     .help = "formula: the published rule; adaptive: its answer grown by waiting requests and cut "
-             "by KV memory and step time."},
     {.name = "batch_processing.pressure_gain",
      .type = CONFIG_DOUBLE,
-     KEY(batch_pressure_gain),
+     KEY(pressure_gain),
      .default_value = "1",
      .min = 0,
-     .max = 8,
-     .help = "adaptive: growth when as many requests wait as all workers may run; 1 doubles."},
+     .max = 16,
+     .help = "Adaptive: growth of the batch under full lag pressure; 1 doubles it."},
     {.name = "batch_processing.kv_share",
      .type = CONFIG_PERCENT,
-     KEY(batch_kv_share),
+     KEY(kv_share),
      .default_value = "75%",
-     .min = 0,
+     .min = 0.05,
      .max = 1,
-     .help = "adaptive: share of a worker's KV memory that a batch may fill; 0: no limit."},
+     .help = "Share of a worker's KV memory that batches may plan with; 70% to 80% advised."},
     {.name = "batch_processing.step_target",
      .type = CONFIG_DURATION,
-     KEY(batch_step_us_target),
-     .default_value = "0s",
-     .min = 0,
+     KEY(step_target_us),
+     .default_value = "none",
+     .min = 1 * MS,
      .max = 60 * S,
-     .help = "adaptive: slowest step that still meets the token latency; 0: no limit."},
+     .word = "none",
+     .word_value = 0,
+     .help = "Adaptive: slowest step that still meets the token latency wanted."},
     {.name = "batch_processing.micro_batch_size",
      .type = CONFIG_INT,
      KEY(micro_batch_size),
@@ -269,23 +271,78 @@ static const struct config_key keys[] = {
     {.name = "enable_traffic_prediction",
      .type = CONFIG_BOOL,
      KEY(traffic_prediction),
-     .default_value = "false",
-     .no_effect = true,
-     .help = "Plan workers ahead of the traffic."},
+     .default_value = "true",
+     .help = "Plan workers for the traffic to come; false: for that of the last minute."},
+    {.name = "predictor",
+     .type = CONFIG_CHOICE,
+     KEY(predictor),
+     .default_value = "auto",
+     .choices = "auto|constant|ewma|holt-winters|lstm",
+     .help = "What forecasts traffic; auto: lstm with a prediction_model_path, else ewma."},
     {.name = "prediction_window",
      .type = CONFIG_DURATION,
      KEY(prediction_window_us),
      .default_value = "15min",
      .min = 60 * S,
      .max = 86400 * S,
-     .no_effect = true,
-     .help = "How far ahead traffic is predicted."},
+     .help = "How far ahead traffic is predicted; 15min to 30min advised."},
     {.name = "prediction_model_path",
      .type = CONFIG_STRING,
      KEY(prediction_model_path),
      .default_value = "",
-     .no_effect = true,
-     .help = "Weights of the traffic predictor."},
+     .value_name = "FILE",
+     .help = "Weights of the lstm (safetensors; ops/train-predictor makes and converts them)."},
+    {.name = "planner.workers_min",
+     .type = CONFIG_INT,
+     KEY(workers_min),
+     .default_value = "1",
+     .min = 0,
+     .max = SETTINGS_WORKERS_SLOTS,
+     .help = "Workers wanted even when nothing is to do."},
+    {.name = "planner.workers_max",
+     .type = CONFIG_INT,
+     KEY(workers_max),
+     .default_value = "slots",
+     .min = 1,
+     .max = SETTINGS_WORKERS_SLOTS,
+     .word = "slots",
+     .word_value = SETTINGS_WORKERS_SLOTS,
+     .help = "Never more are wanted, nor more than there are slots."},
+    {.name = "planner.utilisation",
+     .type = CONFIG_PERCENT,
+     KEY(utilisation),
+     .default_value = "80%",
+     .min = 0.05,
+     .max = 1,
+     .help = "Share of a worker's measured speed to plan with."},
+    {.name = "planner.drain",
+     .type = CONFIG_DURATION,
+     KEY(drain_us),
+     .default_value = "10min",
+     .min = 1 * S,
+     .max = 7 * 86400 * S,
+     .help = "A backlog is to be worked off within this time."},
+    {.name = "planner.scale_down",
+     .type = CONFIG_DURATION,
+     KEY(scale_down_us),
+     .default_value = "5min",
+     .min = 0,
+     .max = 86400 * S,
+     .help = "How long fewer workers must suffice before fewer are wanted."},
+    {.name = "planner.interval",
+     .type = CONFIG_DURATION,
+     KEY(plan_interval_us),
+     .default_value = "5s",
+     .min = 100 * MS,
+     .max = 3600 * S,
+     .help = "Time between two decisions."},
+    {.name = "planner.traffic_window",
+     .type = CONFIG_DURATION,
+     KEY(traffic_window_us),
+     .default_value = "10min",
+     .min = 1 * S,
+     .max = 86400 * S,
+     .help = "Traffic is averaged over such windows for the forecast; the lstm knows 10min."},
 
     {.name = "precision.dynamic_precision",
      .type = CONFIG_BOOL,
@@ -333,6 +390,28 @@ const struct config_program settings_program = {
     .arguments_max = 0,
 };
 
+static uint32_t windows_ahead(const struct settings *settings)
+{
+    int64_t window_us = settings->traffic_window_us;
+
+    return (uint32_t)((settings->prediction_window_us + window_us - 1) / window_us);
+}
+
+static bool check_prediction(const struct settings *settings, struct err *err)
+{
+    if (!settings->traffic_prediction || settings_predictor(settings) != PREDICT_LSTM)
+        return true;
+    if (!*settings->prediction_model_path)
+        return err_set(err, ERR_REJECT, "predictor lstm needs a prediction_model_path");
+    if (windows_ahead(settings) > LSTM_HORIZONS)
+        return err_set(err, ERR_REJECT,
+                       "prediction_window %lld s is more than %d traffic_windows of %lld s, which "
+                       "is as far as the lstm sees",
+                       (long long)settings->prediction_window_us / 1000000, LSTM_HORIZONS,
+                       (long long)settings->traffic_window_us / 1000000);
+    return true;
+}
+
 bool settings_check(const struct settings *settings, struct err *err)
 {
     if (settings->batch_base > settings->batch_max)
@@ -348,7 +427,10 @@ bool settings_check(const struct settings *settings, struct err *err)
         return err_set(err, ERR_REJECT, "lease %lld ms is below four times tick_max %lld ms",
                        (long long)settings->lease_us / 1000,
                        (long long)settings->tick_max_us / 1000);
-    return true;
+    if (settings->workers_min > settings->workers_max)
+        return err_set(err, ERR_REJECT, "workers_min %lld is above workers_max %lld",
+                       (long long)settings->workers_min, (long long)settings->workers_max);
+    return check_prediction(settings, err);
 }
 
 struct scheduler_config settings_core(const struct settings *settings, uint32_t slots,
@@ -365,21 +447,53 @@ struct scheduler_config settings_core(const struct settings *settings, uint32_t 
         .long_request_tokens = (uint32_t)settings->long_request_tokens,
         .long_share_percent = (uint32_t)(settings->long_share * 100.0 + 0.5),
         .trim_requests = settings->trim_requests,
-        .batch = {.kind = !settings->dynamic_batch    ? BATCH_STATIC
-                          : settings->batch_rule == 0 ? BATCH_FORMULA
-                                                      : BATCH_ADAPTIVE,
+        .batch = {.kind = settings->dynamic_batch ? (enum batch_policy_kind)settings->batch_policy
+                                                  : BATCH_STATIC,
                   .base = (uint32_t)settings->batch_base,
                   .max = (uint32_t)settings->batch_max,
+                  .max_auto = settings->batch_max == SETTINGS_BATCH_AUTO,
                   .alpha = settings->batch_alpha,
                   .threshold = settings->batch_threshold,
                   .smoothing = settings->batch_smoothing,
                   .window_ms = settings->batch_window_us / 1000,
-                  .pressure_gain = settings->batch_pressure_gain,
-                  .kv_share = settings->batch_kv_share,
-                  .step_us_target = (double)settings->batch_step_us_target},
+                  .kv_share = settings->kv_share,
+                  .pressure_gain = settings->pressure_gain,
+                  .step_us_target = (double)settings->step_target_us},
     };
 
     for (int i = 0; i < CLASS_COUNT; i++)
         config.request_partitions[i] = request_partitions[i];
+    return config;
+}
+
+enum predict_kind settings_predictor(const struct settings *settings)
+{
+    if (settings->predictor > 0)
+        return (enum predict_kind)(settings->predictor - 1);
+    return *settings->prediction_model_path ? PREDICT_LSTM : PREDICT_EWMA;
+}
+
+struct capacity_config settings_capacity(const struct settings *settings, uint32_t slots,
+                                         const struct lstm *lstm)
+{
+    int64_t max = settings->workers_max < slots ? settings->workers_max : slots;
+    int64_t min = settings->workers_min < max ? settings->workers_min : max;
+    struct capacity_config config = {
+        .planner = {.workers_min = (uint32_t)min,
+                    .workers_max = (uint32_t)max,
+                    .base_batch = (uint32_t)settings->batch_base,
+                    .utilisation = settings->utilisation,
+                    .drain_ms = settings->drain_us / 1000,
+                    .scale_down_ms = settings->scale_down_us / 1000},
+        .predictor = predict_defaults(lstm ? PREDICT_LSTM : settings_predictor(settings)),
+        .forecasts = settings->traffic_prediction,
+        .windows_ahead = windows_ahead(settings),
+        .window_ms = settings->traffic_window_us / 1000,
+        .interval_ms = settings->plan_interval_us / 1000,
+        /* By then every worker that lives has been heard of. */
+        .settle_ms = settings->lease_us / 1000,
+    };
+
+    config.predictor.lstm = lstm;
     return config;
 }

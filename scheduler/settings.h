@@ -11,6 +11,7 @@
 
 #include "common/config.h"
 #include "common/err.h"
+#include "scheduler/capacity.h"
 #include "scheduler/scheduler.h"
 
 struct settings {
@@ -33,17 +34,29 @@ struct settings {
     int64_t session_timeout_us; /* of the group that elects the leader */
     int64_t stand_by_us;        /* after being fenced, before standing again */
 
-    bool dynamic_batch;
+    bool dynamic_batch; /* false: static, whatever batch_policy says */
+    int batch_policy;   /* enum batch_policy_kind */
     int64_t batch_base;
-    int64_t batch_max; /* SETTINGS_BATCH_AUTO: the worker's own limit */
+    int64_t batch_max; /* SETTINGS_BATCH_AUTO: what memory and the worker's own limit allow */
     int64_t batch_window_us;
     double batch_threshold;
     double batch_alpha;
     double batch_smoothing;
-    int batch_rule; /* 0: formula, 1: adaptive */
-    double batch_pressure_gain;
-    double batch_kv_share;
-    int64_t batch_step_us_target;
+    double pressure_gain;
+    double kv_share;
+    int64_t step_target_us; /* 0: none wanted */
+
+    bool traffic_prediction;
+    int predictor; /* enum predict_kind plus 1; 0: auto */
+    int64_t prediction_window_us;
+    const char *prediction_model_path;
+    int64_t workers_min;
+    int64_t workers_max; /* SETTINGS_WORKERS_SLOTS: the slots */
+    double utilisation;
+    int64_t drain_us;
+    int64_t scale_down_us;
+    int64_t plan_interval_us;
+    int64_t traffic_window_us;
 
     /* Accepted, without effect yet. */
     int64_t micro_batch_size;
@@ -54,9 +67,6 @@ struct settings {
     int cache_eviction_policy;
     int64_t kv_levels;
     double kv_l1_share, kv_l2_share, kv_l3_share;
-    bool traffic_prediction;
-    int64_t prediction_window_us;
-    const char *prediction_model_path;
     bool dynamic_precision;
     double precision_load_threshold;
     const char *high_precision;
@@ -65,15 +75,25 @@ struct settings {
 
 /* batch_max when the file says `auto`: above every worker's max_seqs, so that this limit rules. */
 enum { SETTINGS_BATCH_AUTO = 65536 };
+/* workers_max when the file says `slots`: above any number of them. */
+enum { SETTINGS_WORKERS_SLOTS = 1000000 };
 
 extern const struct config_program settings_program;
 
-/* What the bounds of single keys cannot say: base <= max, tick_min <= tick_max, lease against
- * commit_timeout. REJECT with one line that names both keys. */
+/* What the bounds of single keys cannot say: base <= max, workers_min <= workers_max, tick_min <=
+ * tick_max, lease against tick_max, the LSTM's weights and reach. REJECT with one line that names
+ * both keys. */
 bool settings_check(const struct settings *settings, struct err *err);
 
 /* The core's share. request_partitions and slots come from the topics. */
 struct scheduler_config settings_core(const struct settings *settings, uint32_t slots,
                                       const uint32_t request_partitions[CLASS_COUNT]);
+
+/* What forecasts traffic: as chosen; `auto` is the LSTM where a model is named, else EWMA. */
+enum predict_kind settings_predictor(const struct settings *settings);
+/* The planner's share. lstm: the weights of prediction_model_path; NULL where another predictor
+ * was chosen. */
+struct capacity_config settings_capacity(const struct settings *settings, uint32_t slots,
+                                         const struct lstm *lstm);
 
 #endif

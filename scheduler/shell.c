@@ -130,6 +130,7 @@ static bool shell_lead(struct shell *shell, struct err *err)
         .transactional_id = shell->transactional_id,
         .lag_group_id = shell->lag_group_id,
         .leadership = shell->leadership,
+        .lstm = shell->options->lstm,
         .exporter = shell->options->exporter,
         .commit_timeout_ms = shell_doubled(commit_ms, shell->failures,
                                            commit_ms > COMMIT_MS_MAX ? commit_ms : COMMIT_MS_MAX),

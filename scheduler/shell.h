@@ -17,6 +17,7 @@
 struct shell_options {
     const struct settings *settings;
     struct config_list kafka_settings;
+    const struct lstm *lstm; /* of prediction_model_path, or NULL */
     struct exporter *exporter;
 };
 

@@ -38,6 +38,8 @@ struct term {
     enum events_read *reads;        /* [slot] */
     int64_t *admitted[TOPIC_COUNT]; /* requests only: [partition], next not admitted */
     bool admitted_moved;
+    uint64_t lag; /* messages behind it, all partitions */
+    struct capacity capacity;
     size_t applied; /* actions whose pause or resume is done */
     int64_t commit_us;
     int64_t copy_due_us, gauges_due_us, topics_due_us;
@@ -149,6 +151,9 @@ static bool term_begin(struct term *term, struct err *err)
         for (int32_t p = 0; p < term->topics->partitions[requests[i]]; p++)
             term->admitted[requests[i]][p] = reader_position(term->reader, requests[i], p);
     }
+    struct capacity_config capacity =
+        settings_capacity(options->settings, term->slots, options->lstm);
+    capacity_init(&term->capacity, &capacity, feed_now_ms(&term->feed));
     return true;
 }
 
@@ -282,6 +287,7 @@ static bool term_tick(struct term *term, struct err *err)
 /* Copies the admitted offsets into the group of the lag tools, and shows the lag ourselves. */
 static void term_copy_offsets(struct term *term)
 {
+    term->lag = 0;
     for (int i = 0; i < CLASS_COUNT; i++) {
         enum topic topic = requests[i];
         size_t partitions = (size_t)term->topics->partitions[topic];
@@ -298,6 +304,7 @@ static void term_copy_offsets(struct term *term)
         if (term->admitted_moved)
             reader_copy_offsets(term->reader, copies, partitions);
         exporter_lag(term->options->exporter, (enum service_class)i, lag);
+        term->lag += (uint64_t)lag;
         free(copies);
     }
     term->admitted_moved = false;
@@ -319,6 +326,38 @@ static bool term_check_topics(struct term *term, struct err *err)
     return err_set(err, ERR_ABORT, "the partitions of a topic have changed");
 }
 
+static void term_plan(struct term *term)
+{
+    struct capacity *capacity = &term->capacity;
+    uint32_t wanted = capacity->decision.wanted;
+    bool decided = capacity->decided;
+    struct scheduler_gauges gauges;
+
+    scheduler_gauges(term->feed.scheduler, &gauges);
+    struct capacity_counts counts = {
+        .arrived_tokens = gauges.work.arrived_tokens,
+        .finished_tokens = gauges.work.finished_tokens,
+        .output_tokens = gauges.work.output_tokens,
+        .decode_tokens = gauges.work.decode_tokens,
+        .busy_us = gauges.work.busy_us,
+        .in_flight = gauges.in_flight,
+        .workers = gauges.workers_serving,
+    };
+    for (int i = 0; i < CLASS_COUNT; i++) {
+        counts.waiting_requests += gauges.classes[i].waiting_requests;
+        counts.waiting_tokens += gauges.classes[i].waiting_tokens;
+    }
+    if (gauges.paused && term->lag > counts.waiting_requests)
+        counts.unread_requests = term->lag - counts.waiting_requests;
+    if (!capacity_update(capacity, &counts, feed_now_ms(&term->feed)))
+        return;
+    exporter_plan(term->options->exporter, capacity);
+    if (!decided || capacity->decision.wanted != wanted)
+        LOG_INFO("planner", "role=both wanted=%u before=%u workers=%u reason=%s",
+                 capacity->decision.wanted, decided ? wanted : counts.workers, counts.workers,
+                 capacity->decision.reason);
+}
+
 static bool term_chores(struct term *term, struct err *err)
 {
     int64_t now_us = clock_mono_us();
@@ -332,6 +371,7 @@ static bool term_chores(struct term *term, struct err *err)
         exporter_core(term->options->exporter, term->feed.scheduler, term->slots);
         exporter_messages(term->options->exporter, term->feed.messages_total,
                           term->feed.unreadable_total);
+        term_plan(term);
     }
     if (now_us >= term->topics_due_us) {
         bool first = term->topics_due_us == 0;

@@ -25,6 +25,7 @@ struct term_options {
     const char *transactional_id;
     const char *lag_group_id;
     struct leadership *leadership; /* held */
+    const struct lstm *lstm;       /* the planner's; NULL where it needs none */
     struct exporter *exporter;
     int64_t commit_timeout_ms; /* for this term; the caller lengthens it after failures */
 };

@@ -88,6 +88,8 @@ static void renew(struct scheduler *scheduler, struct run *run, double pressure)
                                                                            : run->batch_limit,
                                         .kv_tokens_used = run->kv_tokens_used,
                                         .kv_tokens = run->hello.kv_tokens,
+                                        .kv_tokens_need =
+                                            held ? (double)run->kv_tokens / (double)held : 0,
                                         .max_seqs = run->hello.max_seqs};
 
     if (run->state != RUN_ALIVE || run->superseded)

@@ -122,6 +122,34 @@ static void adaptive_grows_and_is_capped(void **state)
     assert_int_equal(batch_size_answer(&policy, &signal), 48);
 }
 
+static void auto_is_what_memory_holds(void **state)
+{
+    struct batch_policy policy = policy_of(1);
+    struct batch_signal signal = {
+        .load = 0.75, .kv_tokens = 10000, .kv_tokens_need = 390, .max_seqs = 128};
+    struct batch_size batch;
+
+    (void)state;
+    policy.max_auto = true;
+    policy.kv_share = 0.75;
+    batch_size_init(&batch, &policy, 0);
+    assert_int_equal(batch_size_update(&batch, &policy, &signal, 499), 32); /* not known yet */
+    /* 7500 / 390 = 19.2 */
+    assert_int_equal(batch_size_update(&batch, &policy, &signal, 500), 19);
+    signal.kv_tokens_need = 0; /* it holds nothing now */
+    assert_int_equal(batch_size_update(&batch, &policy, &signal, 1000), 19);
+    signal.kv_tokens_need = 50000; /* one always fits */
+    assert_int_equal(batch_size_update(&batch, &policy, &signal, 1500), 1);
+    signal.kv_tokens_need = 10;
+    assert_int_equal(batch_size_update(&batch, &policy, &signal, 2000), 32);
+    policy.kind = BATCH_STATIC;
+    signal.kv_tokens_need = 390;
+    assert_int_equal(batch_size_update(&batch, &policy, &signal, 2500), 19);
+    policy.max_auto = false;
+    batch_size_init(&batch, &policy, 0);
+    assert_int_equal(batch_size_update(&batch, &policy, &signal, 500), 32);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -131,6 +159,7 @@ int main(void)
         cmocka_unit_test(the_workers_own_limit),
         cmocka_unit_test(static_stays_at_base),
         cmocka_unit_test(adaptive_grows_and_is_capped),
+        cmocka_unit_test(auto_is_what_memory_holds),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

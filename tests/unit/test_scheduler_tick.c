@@ -248,42 +248,6 @@ static void a_prefix_goes_on_with_the_same_numerics(void **state)
     assert_int_equal(action_at(f, ACTION_SEND, count_actions(f, ACTION_SEND) - 2)->partition, 2);
 }
 
-static void tell_draining(struct fixture *f, uint32_t slot, uint32_t incarnation)
-{
-    struct record record = {.type = RECORD_HEARTBEAT,
-                            .u.heartbeat = {.slot = slot,
-                                            .incarnation = id_of(incarnation),
-                                            .seq = ++f->heartbeat_seq,
-                                            .sent_ms = f->now_ms,
-                                            .draining = true}};
-
-    fixture_worker(f, slot, record);
-}
-
-static void a_draining_worker_gets_nothing_new(void **state)
-{
-    struct fixture *f = *state;
-
-    fixture_hello(f, 0, 101);
-    fixture_request(f, 1);
-    fixture_tick_commit(f, 20);
-    tell_draining(f, 0, 101);
-    fixture_request(f, 2);
-    fixture_tick(f, 20);
-    assert_int_equal(assigned(f), 0);
-    assert_int_equal(count_records(f, RECORD_LEASE_RENEWAL), 1); /* it goes on with request 1 */
-    fixture_commit(f);
-    fixture_done(f, 0, 101, 1, 1, ids, 2);
-    fixture_tick(f, 20);
-    assert_int_equal(count_records(f, RECORD_RESULT), 1);
-    assert_int_equal(assigned(f), 0);
-    fixture_commit(f);
-    fixture_hello(f, 1, 102);
-    fixture_tick(f, 20);
-    assert_int_equal(assigned(f), 1);
-    assert_int_equal(assigned_number(f, 0), 2);
-}
-
 static void a_full_house_pauses(void **state)
 {
     struct fixture *f = *state;
@@ -518,7 +482,6 @@ int main(void)
         TEST(never_over_the_kv_cache),
         TEST(long_ones_hold_a_share),
         TEST(a_prefix_goes_on_with_the_same_numerics),
-        TEST(a_draining_worker_gets_nothing_new),
         TEST(a_full_house_pauses),
         TEST(done_marks_end_with_the_window),
         TEST(marks_behind_a_waiting_request_stay),

@@ -13,11 +13,8 @@
 
 #include "scheduler/settings.h"
 
-static void read_block(const char *name, char *text, size_t text_size)
+static void read_file(const char *path, char *text, size_t text_size)
 {
-    char path[200];
-
-    snprintf(path, sizeof path, "tests/golden/published-config/%s", name);
     FILE *file = fopen(path, "r");
     assert_non_null(file);
     size_t size = fread(text, 1, text_size - 1, file);
@@ -40,9 +37,10 @@ static struct config *load(const char *name, const char *yaml, struct settings *
 
 static struct config *load_block(const char *name, struct settings *settings)
 {
-    char text[4096];
+    char path[200], text[4096];
 
-    read_block(name, text, sizeof text);
+    snprintf(path, sizeof path, "tests/golden/published-config/%s", name);
+    read_file(path, text, sizeof text);
     return load(name, text, settings);
 }
 
@@ -79,9 +77,12 @@ static void test_published_batch(void **state)
     struct scheduler_config core = settings_core(&settings, 3, partitions);
 
     (void)state;
-    assert_int_equal(core.batch.kind, BATCH_FORMULA);
+    assert_int_equal(core.batch.kind, BATCH_ADAPTIVE);
     assert_int_equal(core.batch.base, 32);
     assert_int_equal(core.batch.max, 128);
+    assert_false(core.batch.max_auto);
+    assert_true(core.batch.kv_share == 0.75 && core.batch.pressure_gain == 1);
+    assert_true(core.batch.step_us_target == 0);
     assert_int_equal(core.batch.window_ms, 500);
     assert_true(core.batch.threshold == 0.75);
     assert_int_equal(settings.micro_batch_size, 16);
@@ -115,7 +116,13 @@ static void test_published_others(void **state)
     assert_true(settings.traffic_prediction);
     assert_true(settings.prediction_window_us == INT64_C(900000000));
     assert_string_equal(settings.prediction_model_path, "models/traffic_prediction_lstm.pth");
-    assert_true(reports_no_effect(config, "enable_traffic_prediction"));
+    assert_false(reports_no_effect(config, "enable_traffic_prediction"));
+    assert_int_equal(settings_predictor(&settings), PREDICT_LSTM);
+    /* The file is looked at when the program starts, and this name is refused there. */
+    struct lstm lstm;
+    struct err err;
+    assert_false(lstm_read(&lstm, settings.prediction_model_path, &err));
+    assert_non_null(strstr(err.message, "ops/train-predictor --convert"));
     config_free(config);
 }
 
@@ -136,6 +143,8 @@ static void test_published_text(void **state)
     (void)state;
     assert_int_equal(settings.batch_window_us, 1000000);
     assert_int_equal(settings.batch_max, SETTINGS_BATCH_AUTO);
+    const uint32_t partitions[CLASS_COUNT] = {1, 1};
+    assert_true(settings_core(&settings, 1, partitions).batch.max_auto);
     assert_true(settings.batch_threshold == 0.8);
     assert_int_equal(settings.load_balance_interval_us, 100000);
     assert_true(settings.external_kv_cache);
@@ -162,27 +171,105 @@ static void test_defaults_and_static_batch(void **state)
     config_free(config);
 }
 
-static void test_adaptive_batch(void **state)
+static void test_policies(void **state)
 {
-    static const char yaml[] = "batch_processing:\n"
-                               "  rule: adaptive\n"
-                               "  kv_share: 80%\n"
-                               "  step_target: 50ms\n";
+    static const struct {
+        const char *yaml;
+        enum batch_policy_kind kind;
+    } cases[] = {
+        {"batch_processing: {policy: static}\n", BATCH_STATIC},
+        {"batch_processing: {policy: formula}\n", BATCH_FORMULA},
+        {"batch_processing: {policy: adaptive, step_target: 80ms, kv_share: 80%}\n",
+         BATCH_ADAPTIVE},
+        {"batch_processing: {policy: adaptive, enable_dynamic_batch: false}\n", BATCH_STATIC},
+    };
     const uint32_t partitions[CLASS_COUNT] = {1, 1};
     struct settings settings;
-    struct config *config = load("adaptive.yaml", yaml, &settings);
-    struct scheduler_config core = settings_core(&settings, 1, partitions);
 
     (void)state;
-    assert_int_equal(core.batch.kind, BATCH_ADAPTIVE);
-    assert_true(core.batch.kv_share == 0.8 && core.batch.pressure_gain == 1.0);
-    assert_true(core.batch.step_us_target == 50000.0);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct config *config = load("policy.yaml", cases[i].yaml, &settings);
+        struct batch_policy batch = settings_core(&settings, 1, partitions).batch;
+        assert_int_equal(batch.kind, cases[i].kind);
+        assert_true(batch.step_us_target == (i == 2 ? 80000 : 0));
+        assert_true(batch.kv_share == (i == 2 ? 0.8 : 0.75));
+        config_free(config);
+    }
+}
+
+static void test_planner(void **state)
+{
+    struct settings settings;
+    struct config *config = load("planner.yaml",
+                                 "planner: {workers_min: 2, drain: 1min, interval: 1s}\n"
+                                 "prediction_window: 25min\n"
+                                 "batch_processing: {base_batch_size: 8}\n",
+                                 &settings);
+    struct capacity_config capacity = settings_capacity(&settings, 5, NULL);
+
+    (void)state;
+    assert_int_equal(capacity.planner.workers_min, 2);
+    assert_int_equal(capacity.planner.workers_max, 5); /* the slots */
+    assert_int_equal(capacity.planner.base_batch, 8);
+    assert_int_equal(capacity.planner.drain_ms, 60000);
+    assert_int_equal(capacity.predictor.kind, PREDICT_EWMA);
+    assert_int_equal(capacity.windows_ahead, 3); /* of ten minutes: 25 minutes lie in the third */
+    assert_true(capacity.forecasts);
+    assert_int_equal(settings_capacity(&settings, 1, NULL).planner.workers_min, 1);
     config_free(config);
+
+    config = load("lstm.yaml", "prediction_model_path: ops/models/traffic-lstm.safetensors\n",
+                  &settings);
+    assert_int_equal(settings_predictor(&settings), PREDICT_LSTM);
+    config_free(config);
+    config = load("off.yaml",
+                  "enable_traffic_prediction: false\npredictor: constant\n"
+                  "planner: {workers_max: 3}\n",
+                  &settings);
+    capacity = settings_capacity(&settings, 5, NULL);
+    assert_false(capacity.forecasts);
+    assert_int_equal(capacity.predictor.kind, PREDICT_CONSTANT);
+    assert_int_equal(capacity.planner.workers_max, 3);
+    config_free(config);
+}
+
+static void test_presets(void **state)
+{
+    static const struct {
+        const char *name;
+        uint32_t base, max, micro, window_ms;
+    } presets[] = {
+        {"a100-40", 16, 64, 8, 300}, {"h100-80", 32, 128, 16, 500}, {"h800-80", 32, 128, 16, 500},
+        {"a10-24", 8, 32, 4, 200},   {"cpu", 8, 32, 8, 300},
+    };
+    const uint32_t partitions[CLASS_COUNT] = {1, 1};
+    char path[64], text[4096];
+    struct settings settings;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof presets / sizeof presets[0]; i++) {
+        snprintf(path, sizeof path, "ops/presets/%s.yaml", presets[i].name);
+        read_file(path, text, sizeof text);
+        struct config *config = load(path, text, &settings);
+        struct batch_policy batch = settings_core(&settings, 1, partitions).batch;
+        assert_int_equal(batch.base, presets[i].base);
+        assert_int_equal(batch.max, presets[i].max);
+        assert_int_equal(batch.window_ms, presets[i].window_ms);
+        assert_int_equal(settings.micro_batch_size, presets[i].micro);
+        config_free(config);
+    }
 }
 
 static void test_refused(void **state)
 {
     (void)state;
+    refuses("planner: {workers_min: 4, workers_max: 3}\n", "workers_max 3");
+    refuses("predictor: lstm\n", "prediction_model_path");
+    refuses("predictor: lstm\nprediction_model_path: x\nprediction_window: 61min\n",
+            "6 traffic_windows");
+    refuses("predictor: best\n", "holt-winters");
+    refuses("batch_processing: {policy: dynamic}\n", "adaptive");
+    refuses("batch_processing: {kv_share: 120%}\n", "kv_share");
     refuses("batch_processing: {base_batch_size: 64, max_batch_size: 32}\n", "max_batch_size 32");
     refuses("batch_processing: {micro_batch_size: 129}\n", "micro_batch_size");
     refuses("tick_min: 300ms\n", "tick_max 250 ms");
@@ -195,7 +282,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_published_batch), cmocka_unit_test(test_published_others),
         cmocka_unit_test(test_published_text),  cmocka_unit_test(test_defaults_and_static_batch),
-        cmocka_unit_test(test_adaptive_batch),  cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_policies),        cmocka_unit_test(test_planner),
+        cmocka_unit_test(test_presets),         cmocka_unit_test(test_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What heartbeats tell the core beside "alive": draining, and the work that the planner counts.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "schemas/codec.h"
+#include "tests/unit/scheduler_fixture.h"
+
+static const int32_t ids[] = {5, 6};
+
+static int setup(void **state)
+{
+    struct scheduler_config config = fixture_config();
+    struct fixture *fixture = calloc(1, sizeof *fixture);
+
+    assert_non_null(fixture);
+    fixture_open(fixture, &config);
+    *state = fixture;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    fixture_close(*state);
+    free(*state);
+    return 0;
+}
+
+static void beat(struct fixture *f, struct heartbeat heartbeat)
+{
+    struct record record = {.type = RECORD_HEARTBEAT, .u.heartbeat = heartbeat};
+
+    record.u.heartbeat.seq = ++f->heartbeat_seq;
+    record.u.heartbeat.sent_ms = f->now_ms;
+    fixture_worker(f, heartbeat.slot, record);
+}
+
+static size_t assigned(const struct fixture *f)
+{
+    return count_records(f, RECORD_ASSIGNMENT);
+}
+
+static void a_draining_worker_gets_nothing_new(void **state)
+{
+    struct fixture *f = *state;
+
+    fixture_hello(f, 0, 101);
+    fixture_request(f, 1);
+    fixture_tick_commit(f, 20);
+    beat(f, (struct heartbeat){.slot = 0, .incarnation = id_of(101), .draining = true});
+    assert_int_equal(gauges_of(f).workers_alive, 1);
+    assert_int_equal(gauges_of(f).workers_serving, 0);
+    fixture_request(f, 2);
+    fixture_tick(f, 20);
+    assert_int_equal(assigned(f), 0);
+    assert_int_equal(count_records(f, RECORD_LEASE_RENEWAL), 1); /* it goes on with request 1 */
+    fixture_commit(f);
+    fixture_done(f, 0, 101, 1, 1, ids, 2);
+    fixture_tick(f, 20);
+    assert_int_equal(count_records(f, RECORD_RESULT), 1);
+    assert_int_equal(assigned(f), 0);
+    fixture_commit(f);
+    fixture_hello(f, 1, 102);
+    fixture_tick(f, 20);
+    assert_int_equal(assigned(f), 1);
+    assert_int_equal(record_at(f, RECORD_ASSIGNMENT, 0)->u.assignment.request.request_id.bytes[15],
+                     2);
+}
+
+/* A request that has crashed twice is to run alone, and the worker that is being emptied for it
+ * drains: another one takes it. */
+static void a_draining_worker_is_kept_for_nobody(void **state)
+{
+    struct fixture *f = *state;
+
+    fixture_hello(f, 0, 101);
+    fixture_request(f, 1);
+    fixture_request(f, 2);
+    fixture_tick_commit(f, 20);
+    fixture_failed(f, 0, 101, 1, 1, FAILURE_RETRY);
+    fixture_tick_commit(f, 20);
+    fixture_failed(f, 0, 101, 1, 2, FAILURE_RETRY);
+    fixture_tick_commit(f, 20);
+    assert_int_equal(gauges_of(f).in_flight, 1); /* request 2 is still there */
+    beat(f, (struct heartbeat){.slot = 0,
+                               .incarnation = id_of(101),
+                               .running = &(struct running){id_of(2), 1},
+                               .running_count = 1,
+                               .draining = true});
+    fixture_hello(f, 1, 102);
+    fixture_tick(f, 20);
+    assert_int_equal(assigned(f), 1);
+    assert_true(request_id_equal(&record_at(f, RECORD_ASSIGNMENT, 0)->u.assignment.incarnation,
+                                 &(struct request_id){.bytes[15] = 102}));
+}
+
+static void work_is_counted_for_the_planner(void **state)
+{
+    struct fixture *f = *state;
+    const uint64_t tokens = 43 / 4 + 10; /* bytes of the body, max_tokens */
+    struct scheduler_work work;
+
+    fixture_hello(f, 0, 101);
+    fixture_request(f, 1);
+    fixture_request(f, 1); /* a duplicate brings no work */
+    fixture_request(f, 2);
+    assert_int_equal(gauges_of(f).work.arrived_tokens, 2 * tokens);
+    fixture_tick_commit(f, 20);
+    fixture_done(f, 0, 101, 1, 1, ids, 2);
+    fixture_failed(f, 0, 101, 2, 1, FAILURE_REJECT); /* says nothing of how long answers are */
+    work = gauges_of(f).work;
+    assert_int_equal(work.finished_tokens, tokens);
+    assert_int_equal(work.output_tokens, 2);
+
+    beat(f, (struct heartbeat){
+                .slot = 0, .incarnation = id_of(101), .decode_tokens = 70, .busy_us = 900});
+    beat(f, (struct heartbeat){
+                .slot = 0, .incarnation = id_of(101), .decode_tokens = 100, .busy_us = 1000});
+    fixture_hello(f, 1, 102);
+    beat(f, (struct heartbeat){
+                .slot = 1, .incarnation = id_of(102), .decode_tokens = 5, .busy_us = 50});
+    work = gauges_of(f).work;
+    assert_int_equal(work.decode_tokens, 105);
+    assert_int_equal(work.busy_us, 1050);
+}
+
+/* After a takeover everything that waits is read again; that is no traffic. */
+static void a_backlog_is_no_traffic(void **state)
+{
+    struct fixture *f = *state;
+    struct request request = request_of(1);
+    struct record record = {.type = RECORD_REQUEST, .u.request = request};
+    struct event event = {.type = EVENT_REQUEST,
+                          .position = {TOPIC_REQUESTS_INTERACTIVE, 0, 0},
+                          .timestamp_ms = f->now_ms - 1,
+                          .record = &record};
+
+    fixture_takeover(f);
+    fixture_restored(f);
+    fixture_step(f, &event);
+    assert_int_equal(gauges_of(f).classes[CLASS_INTERACTIVE].waiting_requests, 1);
+    assert_int_equal(gauges_of(f).work.arrived_tokens, 0);
+    f->request_offset[CLASS_INTERACTIVE] = 1;
+    fixture_request(f, 2);
+    assert_int_equal(gauges_of(f).classes[CLASS_INTERACTIVE].waiting_requests, 2);
+    assert_true(gauges_of(f).work.arrived_tokens > 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_draining_worker_gets_nothing_new),
+        TEST(a_draining_worker_is_kept_for_nobody),
+        TEST(work_is_counted_for_the_planner),
+        TEST(a_backlog_is_no_traffic),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
