@@ -38,10 +38,18 @@ static bool long_share_allows(const struct scheduler *scheduler, const struct ru
 }
 
 /* An empty worker takes anything: whether it really fits, only it knows. */
-static bool kv_allows(const struct run *run, const struct job *job)
+static bool kv_allows(const struct scheduler *scheduler, const struct run *run,
+                      const struct job *job)
 {
-    return run->jobs.count == 0 ||
-           run->kv_tokens + job_kv_tokens(job, run->hello.max_context) <= run->hello.kv_tokens;
+    double share = scheduler->config.kv_share;
+    uint64_t measured =
+        run->kv_tokens_used + run->kv_tokens_new + run->kv_tokens_newer + job_prompt_tokens(job);
+
+    if (run->jobs.count == 0)
+        return true;
+    if (share > 0)
+        return (double)measured <= share * (double)run->hello.kv_tokens;
+    return run->kv_tokens + job_kv_tokens(job, run->hello.max_context) <= run->hello.kv_tokens;
 }
 
 /* The least filled run, or NULL. Compares count / room without dividing. */
@@ -80,7 +88,7 @@ static struct run *find_for_returned(const struct scheduler *scheduler, const st
         struct run *run = slot_current(&scheduler->slots[i]);
         if (run && !run->reserved_for && takes_returned(scheduler, run, job) &&
             run->jobs.count < room_of(scheduler, run) && long_share_allows(scheduler, run, job) &&
-            kv_allows(run, job))
+            kv_allows(scheduler, run, job))
             best = emptier(scheduler, best, run);
     }
     return best;
@@ -146,43 +154,72 @@ static struct job *next_for(struct scheduler *scheduler, struct run *run)
             if (!job || !long_share_allows(scheduler, run, job))
                 continue;
             run->turn = turn + 1;
-            return kv_allows(run, job) ? job : NULL;
+            return kv_allows(scheduler, run, job) ? job : NULL;
         }
     }
     return NULL;
 }
 
-static struct run *emptiest(const struct scheduler *scheduler)
+/* A heap by fill, least filled first, then by slot. */
+static bool emptier_first(const struct scheduler *scheduler, const struct run *a,
+                          const struct run *b)
 {
-    struct run *best = NULL;
+    uint64_t fill_a = (uint64_t)a->jobs.count * room_of(scheduler, b);
+    uint64_t fill_b = (uint64_t)b->jobs.count * room_of(scheduler, a);
+
+    return fill_a < fill_b || (fill_a == fill_b && a->hello.slot < b->hello.slot);
+}
+
+static void sift_down(const struct scheduler *scheduler, size_t count, size_t at)
+{
+    struct run **heap = scheduler->by_fill, *run = heap[at];
+
+    for (;;) {
+        size_t child = 2 * at + 1;
+        if (child >= count)
+            break;
+        if (child + 1 < count && emptier_first(scheduler, heap[child + 1], heap[child]))
+            child++;
+        if (!emptier_first(scheduler, heap[child], run))
+            break;
+        heap[at] = heap[child];
+        at = child;
+    }
+    heap[at] = run;
+}
+
+/* The workers that may get something now; returns how many. */
+static size_t open_heap(struct scheduler *scheduler)
+{
+    size_t count = 0;
 
     for (uint32_t i = 0; i < scheduler->config.slots; i++) {
         struct run *run = slot_current(&scheduler->slots[i]);
-        if (run && !run->passed && !run->reserved_for &&
-            run_serves(run, run->model, scheduler->model_any) && heard_lately(scheduler, run) &&
-            run->jobs.count < room_of(scheduler, run))
-            best = emptier(scheduler, best, run);
+        if (run && !run->reserved_for && run_serves(run, run->model, scheduler->model_any) &&
+            heard_lately(scheduler, run) && run->jobs.count < room_of(scheduler, run))
+            scheduler->by_fill[count++] = run;
     }
-    return best;
+    for (size_t at = count / 2; at-- > 0;)
+        sift_down(scheduler, count, at);
+    return count;
 }
 
 static void assign_queued(struct scheduler *scheduler, uint32_t limit)
 {
-    size_t size = 0;
-    struct run *run;
+    size_t size = 0, count = open_heap(scheduler);
 
-    for (uint32_t i = 0; i < scheduler->config.slots; i++)
-        for (run = scheduler->slots[i].runs; run; run = run->next)
-            run->passed = false;
-    while (limit > 0 && size < ASSIGNED_SIZE_MAX && (run = emptiest(scheduler))) {
+    while (limit > 0 && size < ASSIGNED_SIZE_MAX && count > 0) {
+        struct run *run = scheduler->by_fill[0];
         struct job *job = next_for(scheduler, run);
-        if (!job) {
-            run->passed = true;
-            continue;
+        if (job) {
+            size += job_payload_size(job);
+            limit--;
+            job_assign(scheduler, job, run);
         }
-        size += job_payload_size(job);
-        limit--;
-        job_assign(scheduler, job, run);
+        if (!job || run->jobs.count >= room_of(scheduler, run))
+            scheduler->by_fill[0] = scheduler->by_fill[--count];
+        if (count > 0)
+            sift_down(scheduler, count, 0);
     }
 }
 

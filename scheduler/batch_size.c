@@ -5,6 +5,11 @@
 
 #include "common/check.h"
 
+/* Of the newest window in the steady averages: 10 s at the usual 500 ms. A burst of prompts makes
+ * steps long for as long as it is being read; with averages of 2 s the cap followed that, gave up
+ * sequences it had just admitted, and 7 % of the throughput of a full worker. */
+static const double steady_weight = 0.05;
+
 static uint32_t clamp_round(double size, uint32_t max)
 {
     if (!(size >= 1.0)) /* NaN too: a worker that reports nonsense gets the smallest batch */
@@ -50,13 +55,18 @@ static double kv_cap(const struct batch_policy *policy, const struct batch_signa
            (double)signal->kv_tokens_used;
 }
 
-/* Row costs grow with the batch at most in proportion, so this never cuts too little for long. */
-static double step_cap(const struct batch_policy *policy, const struct batch_signal *signal)
+/* Row costs grow with the batch at most in proportion, so this never cuts too little for long.
+ * Below the target it errs on the small side, and what the formula and the pressure say is allowed.
+ */
+static double step_cap(const struct batch_policy *policy, const struct batch_signal *signal,
+                       double answer)
 {
-    if (policy->step_us_target <= 0 || signal->running == 0 ||
-        signal->step_us <= policy->step_us_target)
+    double cap;
+
+    if (policy->step_us_target <= 0 || signal->steady_running <= 0 || signal->step_us <= 0)
         return policy->max;
-    return signal->running * policy->step_us_target / signal->step_us;
+    cap = signal->steady_running * policy->step_us_target / signal->step_us;
+    return signal->step_us <= policy->step_us_target ? fmax(cap, answer) : cap;
 }
 
 static uint32_t memory_limit(const struct batch_policy *policy, const struct batch_signal *signal)
@@ -77,8 +87,12 @@ uint32_t batch_size_answer(const struct batch_policy *policy, const struct batch
     answer = batch_size_formula(policy, signal->load);
     if (policy->kind == BATCH_ADAPTIVE) {
         double pressure = signal->pressure < 1 ? signal->pressure : 1;
-        answer *= 1 + policy->pressure_gain * pressure;
-        answer = fmin(answer, fmin(kv_cap(policy, signal), step_cap(policy, signal)));
+        /* From what runs, not from the base alone: under lasting pressure the batch grows window by
+         * window until memory or the step time stops it, whatever base was configured. And a batch
+         * that meets both is never cut under its sequences: their successors would wait for no
+         * one's good. */
+        double grown = fmax(answer, signal->running) * (1 + policy->pressure_gain * pressure);
+        answer = fmin(grown, fmin(kv_cap(policy, signal), step_cap(policy, signal, answer)));
     }
     return clamp_round(answer, policy->max);
 }
@@ -89,6 +103,13 @@ uint32_t batch_size_update(struct batch_size *batch, const struct batch_policy *
     uint32_t max = signal->max_seqs < 1 ? 1 : signal->max_seqs;
 
     if (now_ms - batch->adjusted_ms >= policy->window_ms) {
+        struct batch_signal steady = *signal;
+        if (signal->running > 0) { /* an idle worker's last step says nothing */
+            batch->running += steady_weight * (signal->running - batch->running);
+            batch->step_us += steady_weight * (signal->step_us - batch->step_us);
+        }
+        steady.steady_running = batch->running;
+        steady.step_us = batch->step_us;
         batch->adjusted_ms = now_ms;
         /* A worker that holds nothing says nothing of its next requests: the limit stays. */
         if (policy->max_auto && signal->kv_tokens_need > 0)
@@ -96,7 +117,7 @@ uint32_t batch_size_update(struct batch_size *batch, const struct batch_policy *
         if (policy->kind != BATCH_STATIC) {
             /* The clamped answer is what is smoothed: a load of 100 for one window must not weigh
              * on the next twenty. */
-            double answer = batch_size_answer(policy, signal);
+            double answer = batch_size_answer(policy, &steady);
             batch->smoothed += policy->smoothing * (answer - batch->smoothed);
             batch->size = clamp_round(batch->smoothed, policy->max);
         }

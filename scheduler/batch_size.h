@@ -4,15 +4,13 @@
  * behind one function.
  *
  *   static    always the base.
- *   formula   the published rule: base * (1 + alpha * (1 - load / threshold)),
- *             recomputed once a window, smoothed, and clamped to [1, max] after
- *             rounding, so that a load far above the threshold gives 1, never
- *             less.
- *   adaptive  the formula's answer, grown by lag pressure, then capped by the
- *             KV memory that batches may plan with and by the step time that
- *             still meets the token latency wanted. Where requests wait,
- *             throughput counts, up to what memory and latency allow; where
- *             none do, the formula keeps the experts' queues short.
+ *   formula   the published rule: base * (1 + alpha * (1 - load / threshold)), recomputed once a
+ *             window, smoothed, and clamped to [1, max] after rounding, so that a load far above
+ *             the threshold gives 1, never less.
+ *   adaptive  the formula's answer or what runs, whichever is more, grown by lag pressure; then
+ *             capped by the KV memory that batches may plan with and by the step time that still
+ *             meets the token latency wanted. While requests wait, it grows window by window to
+ *             what memory and latency allow, so the base need not be tuned.
  *
  * max_auto bounds all three by memory: what kv_share of the worker's KV cache
  * holds of sequences that need as much as those it was given.
@@ -53,8 +51,9 @@ struct batch_policy {
 struct batch_signal {
     double load;
     double pressure;         /* waiting requests over what all workers may run; full from 1 on */
-    double step_us;          /* EWMA; 0 unknown */
+    double step_us;          /* 0 unknown */
     uint32_t running;        /* sequences in its batch */
+    double steady_running;   /* the same, averaged over as long as step_us; 0 unknown */
     uint64_t kv_tokens_used; /* by them */
     uint64_t kv_tokens;      /* capacity; 0 unknown */
     double kv_tokens_need;   /* estimated for one sequence, mean of those it holds; 0 unknown */
@@ -63,6 +62,7 @@ struct batch_signal {
 
 struct batch_size {
     double smoothed;
+    double running, step_us; /* averages over some 20 windows, both from 0 on */
     int64_t adjusted_ms;
     uint32_t size;
     uint32_t memory; /* what max_auto allows; UINT32_MAX: no limit known */
@@ -77,7 +77,8 @@ uint32_t batch_size_formula(const struct batch_policy *policy, double load);
 /* The answer of the policy now, not smoothed, at least 1. */
 uint32_t batch_size_answer(const struct batch_policy *policy, const struct batch_signal *signal);
 
-/* The size to use now; changes at most once a window. */
+/* The size to use now; changes at most once a window. Averages the signal's running and step_us
+ * itself; its steady_running is not looked at. */
 uint32_t batch_size_update(struct batch_size *batch, const struct batch_policy *policy,
                            const struct batch_signal *signal, int64_t now_ms);
 

@@ -4,13 +4,23 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* i stands on the opening quote; returns the index behind the closing one, or size. */
+/* i stands on the opening quote; returns the index behind the closing one, or size. A body is
+ * mostly one long prompt, so memchr() looks for quotes, and only one behind an odd number of
+ * backslashes goes on. */
 static size_t skip_string(struct str body, size_t i)
 {
-    for (i++; i < body.size; i++) {
-        if (body.data[i] == '\\')
-            i++;
-        else if (body.data[i] == '"')
+    size_t start = i + 1;
+
+    for (i = start; i < body.size; i++) {
+        const char *quote = memchr(body.data + i, '"', body.size - i);
+        size_t backslashes = 0;
+
+        if (!quote)
+            break;
+        i = (size_t)(quote - body.data);
+        while (i - backslashes > start && body.data[i - backslashes - 1] == '\\')
+            backslashes++;
+        if (backslashes % 2 == 0)
             return i + 1;
     }
     return body.size;

@@ -19,6 +19,7 @@
 #include "common/arena.h"
 #include "common/idmap.h"
 #include "scheduler/deadlines.h"
+#include "scheduler/job_map.h"
 #include "scheduler/jobs.h"
 #include "scheduler/queues.h"
 #include "scheduler/runs.h"
@@ -62,7 +63,7 @@ struct scheduler {
     struct arena arena;      /* records of the actions; reset at COMMITTED */
     bool tick_due;           /* something is to be sent: the next tick writes its record */
 
-    struct idmap *jobs;       /* all but FINISHED ones; pointer */
+    struct job_map jobs;      /* all but FINISHED ones */
     struct idmap *done_marks; /* number: body hash's first 4 bytes, then seconds of the finish */
     struct idmap *batches;    /* pointer */
     struct queues queues;
@@ -73,6 +74,7 @@ struct scheduler {
     struct job_batch *cancelling; /* cancelled batches with jobs still to cancel */
     struct partition *partitions[CLASS_COUNT];
     struct slot *slots;
+    struct run **by_fill; /* (slots), scratch of assign.c */
     int64_t control_read; /* next offset to read; -1 nothing read yet */
     struct output_end *outputs;
     size_t outputs_count;

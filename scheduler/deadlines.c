@@ -46,7 +46,7 @@ void deadlines_add(struct deadlines *heap, struct job *job)
         return;
     CHECK(job->deadline_index == 0);
     if (heap->count == heap->capacity) {
-        size_t capacity = heap->capacity ? heap->capacity + heap->capacity / 2 : 64;
+        size_t capacity = heap->capacity ? heap->capacity + heap->capacity / 8 : 64;
         struct job **jobs = realloc(heap->jobs, capacity * sizeof *jobs);
         CHECK(jobs);
         heap->jobs = jobs;

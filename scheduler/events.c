@@ -266,6 +266,8 @@ static void on_heartbeat(struct scheduler *scheduler, struct slot *slot,
     run->renewal_due = true;
     run->load = heartbeat->load;
     run->kv_tokens_used = heartbeat->kv_tokens_used;
+    run->kv_tokens_new = run->kv_tokens_newer;
+    run->kv_tokens_newer = 0;
     run->step_us = heartbeat->step_us;
     count_work(scheduler, run, heartbeat);
     run->draining = heartbeat->draining;

@@ -109,6 +109,11 @@ size_t job_payload_size(const struct job *job)
     return sizeof *job->payload + job->payload->body_size + job->payload->custom_id_size;
 }
 
+uint64_t job_prompt_tokens(const struct job *job)
+{
+    return job_body(job).size / 3;
+}
+
 uint64_t job_kv_tokens(const struct job *job, uint32_t max_context)
 {
     uint64_t tokens = (uint64_t)job->tokens + job_body(job).size / 12; /* 1/4 + 1/12 = 1/3 */

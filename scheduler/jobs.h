@@ -7,8 +7,8 @@
  * list that belongs to it; lifecycle.c alone changes that. This module has the plain parts:
  * memory, lists, and what a Request's bytes mean for the estimates.
  *
- * A waiting job is 152 bytes, and with its entries in the id map and the deadline heap and malloc's
- * overhead under 200; its payload is one block of 56 bytes plus body and custom_id.
+ * A waiting job is 144 bytes, and with its entries in the job map and the deadline heap and
+ * malloc's overhead under 200; its payload is one block of 56 bytes plus body and custom_id.
  */
 #ifndef SCHEDULER_JOBS_H
 #define SCHEDULER_JOBS_H
@@ -122,6 +122,7 @@ size_t job_payload_size(const struct job *job); /* bytes; 0 while it is missing 
 /* Tokens it may come to hold in a KV cache; more careful than job->tokens (a third of the prompt's
  * bytes), because a wrong guess costs the worker a preemption. */
 uint64_t job_kv_tokens(const struct job *job, uint32_t max_context);
+uint64_t job_prompt_tokens(const struct job *job); /* of them, the prompt's */
 
 /* An attempt whose number is 0; the first assignment makes it 1. */
 struct attempt *attempt_new(void);

@@ -11,9 +11,7 @@ enum { ALONE_CRASHES = 2 };
 
 struct job *job_find(const struct scheduler *scheduler, const struct request_id *id)
 {
-    union idmap_value *value = idmap_get(scheduler->jobs, id->bytes);
-
-    return value ? value->pointer : NULL;
+    return job_map_find(&scheduler->jobs, id);
 }
 
 struct job *job_open(struct scheduler *scheduler, const struct request_id *id,
@@ -24,7 +22,7 @@ struct job *job_open(struct scheduler *scheduler, const struct request_id *id,
     job->service_class = (uint8_t)service_class;
     job->partition = partition;
     job->offset = offset;
-    idmap_put(scheduler->jobs, id->bytes, NULL)->pointer = job;
+    job_map_add(&scheduler->jobs, job);
     return job;
 }
 
@@ -132,7 +130,7 @@ static void enter_state(struct scheduler *scheduler, struct job *job, enum job_s
         count_running(scheduler, job, true);
         break;
     case JOB_FINISHED:
-        idmap_remove(scheduler->jobs, job->id.bytes, NULL);
+        job_map_remove(&scheduler->jobs, job);
         deadlines_remove(&scheduler->deadlines, job);
         if (job->batch)
             job_list_remove(&job->batch->jobs, LINK_BATCH, job);
@@ -180,6 +178,7 @@ void job_assign(struct scheduler *scheduler, struct job *job, struct run *run)
     attempt->listed_ms = scheduler->now_ms;
     attempt->listed_sent_ms = run->heartbeat_sent_ms;
     attempt->numerics = run->numerics;
+    run->kv_tokens_newer += job_prompt_tokens(job);
     job_change(scheduler, job, JOB_RUNNING, run);
     output_in_flight(scheduler, job);
     output_assignment(scheduler, job);

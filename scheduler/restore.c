@@ -20,10 +20,12 @@ static bool topic_from(struct str name, enum topic *topic)
 
 static void forget_job(struct scheduler *scheduler, const struct request_id *id)
 {
-    union idmap_value value;
+    struct job *job = job_find(scheduler, id);
 
-    if (idmap_remove(scheduler->jobs, id->bytes, &value))
-        job_free(value.pointer);
+    if (!job)
+        return;
+    job_map_remove(&scheduler->jobs, job);
+    job_free(job);
 }
 
 static void restore_in_flight(struct scheduler *scheduler, const struct in_flight *in_flight)
@@ -219,13 +221,12 @@ static int compare_jobs(const void *a, const void *b)
 
 static void place_jobs(struct scheduler *scheduler)
 {
-    size_t count = idmap_count(scheduler->jobs), cursor = 0, filled = 0;
-    struct job **jobs = malloc((count + 1) * sizeof *jobs);
-    union idmap_value *value;
+    size_t count = scheduler->jobs.count, cursor = 0, filled = 0;
+    struct job **jobs = malloc((count + 1) * sizeof *jobs), *next;
 
     CHECK(jobs);
-    while (idmap_next(scheduler->jobs, &cursor, NULL, &value))
-        jobs[filled++] = value->pointer;
+    while ((next = job_map_next(&scheduler->jobs, &cursor)))
+        jobs[filled++] = next;
     qsort(jobs, count, sizeof *jobs, compare_jobs); /* the map has no order; ours is by age */
     for (size_t i = 0; i < count; i++) {
         struct job *job = jobs[i];

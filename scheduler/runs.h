@@ -38,6 +38,9 @@ struct run {
     int64_t worker_time_ms;    /* when it was last written, our clock */
     double load;
     uint64_t kv_tokens_used; /* as the worker reports them */
+    /* Prompts given to it since the last heartbeat but one, and since the last one: what was under
+     * way when the worker counted is in neither of its reports, so it counts for two. */
+    uint64_t kv_tokens_new, kv_tokens_newer;
     int64_t step_us;
     int64_t decode_tokens, busy_us; /* its totals, as last reported */
     struct batch_size batch;
@@ -47,7 +50,6 @@ struct run {
     uint32_t long_count;
     struct job *reserved_for; /* a request that may only run alone; nothing else is given to it */
     uint32_t turn;            /* alternates between its groups of queues */
-    bool passed;              /* found nothing in this tick */
     uint64_t numerics;        /* hash of numerics id, precision and revision; 0 unknown */
     struct run *next;         /* in its slot, newest first */
 };

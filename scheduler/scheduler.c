@@ -21,14 +21,15 @@ struct scheduler *scheduler_new(const struct scheduler_config *config)
         return NULL;
     CHECK(config->crashes_max >= 1);
     scheduler->config = *config;
-    scheduler->jobs = idmap_open(0);
     scheduler->done_marks = idmap_open(0);
     scheduler->batches = idmap_open(0);
     scheduler->orphans = idmap_open(0);
     queues_open(&scheduler->queues);
     scheduler->model_any = queues_model(&scheduler->queues, str_from(""));
     scheduler->slots = calloc(config->slots + 1, sizeof *scheduler->slots);
+    scheduler->by_fill = calloc(config->slots + 1, sizeof *scheduler->by_fill);
     CHECK(scheduler->slots);
+    CHECK(scheduler->by_fill);
     for (uint32_t i = 0; i < config->slots; i++)
         scheduler->slots[i].stored = scheduler->slots[i].read = -1;
     for (int kind = 0; kind < CLASS_COUNT; kind++) {
@@ -70,14 +71,14 @@ static void free_batches(struct scheduler *scheduler)
 
 void scheduler_free(struct scheduler *scheduler)
 {
-    union idmap_value *value;
+    struct job *job;
     size_t cursor = 0;
 
     if (!scheduler)
         return;
     free_finished(scheduler);
-    while (idmap_next(scheduler->jobs, &cursor, NULL, &value))
-        job_free(value->pointer);
+    while ((job = job_map_next(&scheduler->jobs, &cursor)))
+        job_free(job);
     for (uint32_t i = 0; i < scheduler->config.slots; i++)
         while (scheduler->slots[i].runs) {
             scheduler->slots[i].runs->jobs = (struct job_list){0};
@@ -86,12 +87,13 @@ void scheduler_free(struct scheduler *scheduler)
     free_batches(scheduler);
     queues_close(&scheduler->queues);
     deadlines_free(&scheduler->deadlines);
-    idmap_close(scheduler->jobs);
+    job_map_free(&scheduler->jobs);
     idmap_close(scheduler->done_marks);
     idmap_close(scheduler->orphans);
     for (int kind = 0; kind < CLASS_COUNT; kind++)
         free(scheduler->partitions[kind]);
     free(scheduler->slots);
+    free(scheduler->by_fill);
     free(scheduler->outputs);
     arena_free(&scheduler->arena);
     free(scheduler);
@@ -155,7 +157,7 @@ int64_t scheduler_start_offset(const struct scheduler *scheduler, enum topic top
 {
     bool events = topic == TOPIC_WORKER_EVENTS;
     const struct partition *requests = request_partition(scheduler, topic, partition);
-    union idmap_value *value;
+    const struct job *job;
     size_t cursor = 0;
     int64_t offset = -1;
 
@@ -163,8 +165,7 @@ int64_t scheduler_start_offset(const struct scheduler *scheduler, enum topic top
         offset = requests->stored;
     else if (events && partition >= 0 && (uint32_t)partition < scheduler->config.slots)
         offset = scheduler->slots[partition].stored;
-    while (idmap_next(scheduler->jobs, &cursor, NULL, &value)) {
-        const struct job *job = value->pointer;
+    while ((job = job_map_next(&scheduler->jobs, &cursor))) {
         const struct run *run = job->attempt ? job->attempt->run : NULL;
         if (requests && request_partition(scheduler, request_topic(job->service_class),
                                           job->partition) == requests)

@@ -55,7 +55,13 @@ struct scheduler_config {
     uint32_t assign_ahead_percent; /* of the batch size: queued at the worker to hide a tick */
     uint32_t long_request_tokens;  /* estimated; such a request is long. 0: none is */
     uint32_t long_share_percent;   /* of a batch that long requests may hold; at least one may */
-    bool trim_requests;            /* DeleteRecords below what is still needed */
+    /* KV memory. 0: every request reserves what it may come to need at most, so that no worker ever
+     * preempts. Above 0: workers are filled until what they report as used, and the prompts that
+     * have come since, take this share of it. Answers are mostly shorter than their max_tokens and
+     * on average half made, so that more than twice as many fit; the worker preempts when it was
+     * too many. */
+    double kv_share;
+    bool trim_requests; /* DeleteRecords below what is still needed */
     struct batch_policy batch;
 };
 

@@ -99,7 +99,8 @@ static void static_stays_at_base(void **state)
 static void adaptive_grows_and_is_capped(void **state)
 {
     struct batch_policy policy = policy_of(1);
-    struct batch_signal signal = {.load = 0.75, .running = 20, .max_seqs = 128};
+    struct batch_signal signal = {
+        .load = 0.75, .running = 20, .steady_running = 20, .max_seqs = 128};
 
     (void)state;
     policy.kind = BATCH_ADAPTIVE;
@@ -118,8 +119,62 @@ static void adaptive_grows_and_is_capped(void **state)
     assert_int_equal(batch_size_answer(&policy, &signal), 30);
     signal.step_us = 20000; /* twice too slow with 20 */
     assert_int_equal(batch_size_answer(&policy, &signal), 10);
-    signal.running = 0; /* an idle worker's last step says nothing */
+    signal.running = 0; /* nothing is known of a worker that has not run yet */
+    signal.steady_running = 0;
     assert_int_equal(batch_size_answer(&policy, &signal), 48);
+    /* Below the target: 20 sequences in 5 ms promise 40 in 10 ms; the formula's 32 are allowed even
+     * where the promise is less. */
+    signal = (struct batch_signal){.load = 0.75,
+                                   .pressure = 1,
+                                   .running = 30,
+                                   .steady_running = 20,
+                                   .step_us = 5000,
+                                   .max_seqs = 128};
+    policy.kv_share = 0;
+    assert_int_equal(batch_size_answer(&policy, &signal), 40);
+    signal.step_us = 9000;
+    assert_int_equal(batch_size_answer(&policy, &signal), 32);
+}
+
+/* Base 32, a worker with room for thousands, requests that wait: every window grows what runs by a
+ * half, until 400 sequences take the step time that is allowed. */
+static void adaptive_needs_no_tuned_base(void **state)
+{
+    struct batch_policy policy = policy_of(1);
+    struct batch_signal signal = {.load = 0.75, .pressure = 1, .max_seqs = 4096};
+    struct batch_size batch;
+    int64_t now_ms = 0;
+
+    (void)state;
+    policy.kind = BATCH_ADAPTIVE;
+    policy.max = 4096;
+    policy.pressure_gain = 0.5;
+    policy.step_us_target = 100000;
+    batch_size_init(&batch, &policy, now_ms);
+    signal.running = 32;
+    assert_int_equal(batch_size_update(&batch, &policy, &signal, now_ms += 500), 48);
+    signal.running = 48;
+    assert_int_equal(batch_size_update(&batch, &policy, &signal, now_ms += 500), 72);
+    /* 500 sequences for so long that the averages have settled: 125 ms a step. */
+    signal.running = 500;
+    signal.step_us = 125000;
+    for (int i = 0; i < 400; i++)
+        batch_size_update(&batch, &policy, &signal, now_ms += 500);
+    assert_int_equal(batch.size, 400);
+    /* An idle minute, in which the worker still reports its last step, changes no average. */
+    signal.running = 0;
+    signal.pressure = 0;
+    for (int i = 0; i < 120; i++)
+        batch_size_update(&batch, &policy, &signal, now_ms += 500);
+    signal.running = 500;
+    assert_int_equal(batch_size_update(&batch, &policy, &signal, now_ms += 500), 400);
+    /* No pressure any more: what runs may stay, though the formula says 32. */
+    batch_size_init(&batch, &policy, now_ms);
+    signal =
+        (struct batch_signal){.load = 0.75, .running = 390, .step_us = 99000, .max_seqs = 4096};
+    assert_int_equal(batch_size_update(&batch, &policy, &signal, now_ms += 500), 390);
+    signal.running = 8;
+    assert_int_equal(batch_size_update(&batch, &policy, &signal, now_ms += 500), 32);
 }
 
 static void auto_is_what_memory_holds(void **state)
@@ -160,6 +215,7 @@ int main(void)
         cmocka_unit_test(static_stays_at_base),
         cmocka_unit_test(adaptive_grows_and_is_capped),
         cmocka_unit_test(auto_is_what_memory_holds),
+        cmocka_unit_test(adaptive_needs_no_tuned_base),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
