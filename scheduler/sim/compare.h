@@ -4,15 +4,11 @@
  *
  * Static is a fair opponent: the same engine and the same continuous batching
  * with a fixed cap, and, unless one is given, the cap that did best on the
- * first half of the trace. Best means the lowest P99 latency among the caps
- * whose tokens/s are within 2 % of the highest. The dynamic policies take that
- * cap as their base. Classic static batching gets the best cap of a sweep of
- * its own kind.
+ * first half of the trace (search.h). The dynamic policies take that cap as
+ * their base. Classic static batching gets the best cap of a sweep of its own.
  *
- * Throughput under a limit: the highest arrival scale at which the P99 latency
- * is at most limit_factor times what static batching has at a tenth of the
- * scale, where nothing queues. An open-loop trace shows a policy's throughput
- * in no other way: as long as it keeps up, it makes the tokens that arrive.
+ * A trace is not sustained when more than 1 % of its requests take longer than
+ * an hour; such a run ends there, with what it has shown until then.
  */
 #ifndef SCHEDULER_SIM_COMPARE_H
 #define SCHEDULER_SIM_COMPARE_H
@@ -42,8 +38,11 @@ struct sim_comparison {
     struct sim_row rows[SIM_POLICIES];
     uint32_t count;
     uint32_t static_base;
-    double limit_s; /* of the P99 latency; 0: not asked for */
+    bool limit_searched;
 };
+
+/* What takes longer than this is late. */
+static const int64_t sim_sustained_us = (int64_t)3600 * 1000000;
 
 /* Reads model, routing and predictor as the options say, and takes the trace's options. */
 bool sim_setup_models(struct sim_setup *setup, const struct sim_options *options, struct err *err);

@@ -11,6 +11,7 @@ struct fluid {
     const struct fluid_input *input;
     struct fluid_result *result;
     struct batch_size batch;
+    int64_t batch_ms; /* when it was last updated */
     struct planner planner;
     struct predict predict;
     double in_system; /* requests waiting and running */
@@ -156,6 +157,7 @@ static void update_batch(struct fluid *fluid)
 {
     const struct run_config *config = fluid->config;
     const struct trace_window lengths = lengths_at(fluid);
+    int64_t now_ms = (int64_t)(fluid->now_s * 1000);
     double room = fluid->nodes * rows_max(fluid, &lengths);
     double running = fmin(fluid->in_system, room) / fmax(fluid->nodes, 1);
     const struct batch_signal signal = {
@@ -167,7 +169,11 @@ static void update_batch(struct fluid *fluid)
         .kv_tokens = config->model->kv_tokens,
         .max_seqs = config->model->max_seqs};
 
-    batch_size_update(&fluid->batch, &config->policy, &signal, (int64_t)(fluid->now_s * 1000));
+    /* As many windows of the policy as have passed. */
+    for (; fluid->batch_ms + config->policy.window_ms <= now_ms;
+         fluid->batch_ms += config->policy.window_ms)
+        batch_size_update(&fluid->batch, &config->policy, &signal,
+                          fluid->batch_ms + config->policy.window_ms);
 }
 
 static void close_step(struct fluid *fluid, double step_s)
@@ -176,7 +182,6 @@ static void close_step(struct fluid *fluid, double step_s)
     struct fluid_result *result = fluid->result;
     uint32_t count;
 
-    update_batch(fluid);
     if (fluid->starting > 0 && fluid->now_s >= fluid->started_s) {
         fluid->nodes += fluid->starting;
         fluid->starting = 0;
@@ -211,8 +216,10 @@ bool fluid_run(const struct run_config *config, const struct fluid_input *input,
     result->nodes_min = result->nodes_max = fluid.nodes;
     /* To the end of the input, and on until the backlog is gone. */
     while (fluid.now_s < end_s || (fluid.in_system >= 1 && fluid.now_s < limit_s)) {
-        for (int i = 0; i < SUBSTEPS; i++)
+        for (int i = 0; i < SUBSTEPS; i++) {
             advance(&fluid, step_s / SUBSTEPS);
+            update_batch(&fluid);
+        }
         close_step(&fluid, step_s);
     }
     result->duration_s = fluid.now_s;

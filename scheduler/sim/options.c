@@ -34,7 +34,8 @@ static const struct config_key keys[] = {
         .help = "Base batch size; auto takes the best static one of a sweep on the trace's first "
                 "half."),
     KEY("max_batch_size", CONFIG_INT, max, "auto", .min = 1, .max = 1e6, .word = "auto",
-        .word_value = 0, .help = "Largest batch; auto is four times the base."),
+        .word_value = 0,
+        .help = "Largest batch; auto is what a node holds (adaptive) or four times the base."),
     KEY("alpha", CONFIG_DOUBLE, alpha, "0.5", .min = 0.2, .max = 0.8,
         .help = "Of the published formula."),
     KEY("expert_load_threshold", CONFIG_DOUBLE, threshold, "0.75", .min = 0.01, .max = 100,
@@ -45,6 +46,9 @@ static const struct config_key keys[] = {
         .help = "Adaptive: growth of the batch under full lag pressure."),
     KEY("kv_share", CONFIG_PERCENT, kv_share, "75%", .min = 0.05, .max = 1,
         .help = "Adaptive: KV memory that batches may plan with."),
+    KEY("kv_measured", CONFIG_BOOL, kv_measured, "false",
+        .help = "Let the other policies plan with that share of measured use, too, instead of "
+                "reserving each request's most."),
     KEY("dynamic_adjust_window", CONFIG_DURATION, batch_window_us, "500ms", .min = 1000,
         .max = 3.6e9, .help = "Time between two changes of a batch size."),
     KEY("scale", CONFIG_DOUBLE, scale, "1", .min = 1e-6, .max = 1e6,
@@ -78,9 +82,10 @@ static const struct config_key keys[] = {
     KEY("utilisation_target", CONFIG_PERCENT, utilisation, "80%", .min = 0.05, .max = 1,
         .help = "Share of a node's speed the planner counts on."),
     KEY("find_limit", CONFIG_BOOL, find_limit, "false",
-        .help = "Also find the highest arrival scale at which the P99 latency holds its limit."),
-    KEY("limit_factor", CONFIG_DOUBLE, limit_factor, "1.5", .min = 1, .max = 1000,
-        .help = "That limit: this many times the P99 of static batching at a tenth of the scale."),
+        .help = "Also find the highest arrival scale that holds the limit on latency."),
+    KEY("limit_first", CONFIG_DURATION, limit_first_us, "10s", .min = 1000, .max = 1e11,
+        .help = "That limit: this and the step target for every output token, for 99 % of the "
+                "requests."),
     KEY("fluid", CONFIG_BOOL, fluid, "false",
         .help = "Flows instead of requests; for traces by windows."),
     KEY("fluid_window", CONFIG_DURATION, fluid_step_us, "10s", .min = 1e5, .max = 6e8,

@@ -25,6 +25,7 @@ struct sim_options {
     int64_t nodes;
     int64_t base, max; /* base 0: the best static size of a sweep on the trace's first half */
     double alpha, threshold, smoothing, pressure_gain, kv_share;
+    bool kv_measured;
     int64_t batch_window_us;
     double scale;
     int64_t from_us, length_us;
@@ -37,7 +38,7 @@ struct sim_options {
     int64_t window_us, ahead_us, node_start_us, scale_down_us;
     double utilisation;
     bool find_limit;
-    double limit_factor;
+    int64_t limit_first_us;
     bool fluid;
     int64_t fluid_step_us;
     int64_t seed;

@@ -59,17 +59,23 @@ void report_table(FILE *out, const struct sim_setup *setup, const struct sim_com
     }
     for (uint32_t i = 0; i < comparison->count; i++) {
         const struct sim_row *row = &comparison->rows[i];
-        if (row->result.unfinished > 0)
-            fprintf(out, "%s: %" PRIu64 " requests were not finished at the horizon\n",
-                    sim_policy_names[row->policy], row->result.unfinished);
+        if (row->result.given_up)
+            fprintf(out,
+                    "%s: not sustained: after %.1f h more than 1 %% of the requests had taken over "
+                    "an hour; %" PRIu64 " were unfinished\n",
+                    sim_policy_names[row->policy], row->result.duration_s / 3600,
+                    row->result.unfinished);
         if (setup->options->autoscale)
             fprintf(out, "%s: %u to %u nodes\n", sim_policy_names[row->policy],
                     row->result.nodes_min, row->result.nodes_max);
     }
-    if (comparison->limit_s <= 0)
+    if (!comparison->limit_searched)
         return;
-    fprintf(out, "\nhighest arrival scale with a P99 latency of at most %.1f s:\n",
-            comparison->limit_s);
+    fprintf(
+        out,
+        "\nhighest arrival scale at which 99 %% of the requests take at most %.0f s and %.0f ms "
+        "for every output token:\n",
+        (double)setup->options->limit_first_us / 1e6, (double)setup->options->step_target_us / 1e3);
     for (uint32_t i = 0; i < comparison->count; i++)
         fprintf(out, "%-9s %7.3f x  %9.0f tokens/s\n", sim_policy_names[comparison->rows[i].policy],
                 comparison->rows[i].limit_scale, comparison->rows[i].limit_tokens_per_s);
@@ -99,23 +105,24 @@ static json_t *row_json(const struct sim_setup *setup, const struct sim_row *row
     const struct run_result *r = &row->result;
     uint64_t n = r->requests;
 
-    return json_pack(
-        "{s:s,s:i,s:I,s:I,s:f,s:f,s:o,s:o,s:o,s:o,s:o,s:f,s:o,s:f,s:i,s:i,s:I,s:f,s:i,s:f,s:f,s:o}",
-        "policy", sim_policy_names[row->policy], "base", (int)row->base, "requests", (json_int_t)n,
-        "unfinished", (json_int_t)r->unfinished, "tokens_per_s",
-        (double)r->output_tokens / r->duration_s, "requests_per_s",
-        (double)(n - r->unfinished) / r->duration_s, "latency_p50_s",
-        number(run_quantile(r->latency_s, n, 0.5)), "latency_p99_s",
-        number(run_quantile(r->latency_s, n, 0.99)), "first_token_p50_s",
-        number(run_quantile(r->first_s, n, 0.5)), "first_token_p99_s",
-        number(run_quantile(r->first_s, n, 0.99)), "token_p99_ms",
-        number(run_quantile(r->token_ms, n, 0.99)), "utilisation", r->utilisation,
-        "usd_per_million_tokens",
-        number(usd_per_million(setup, r->node_hours, (double)r->output_tokens)), "node_hours",
-        r->node_hours, "nodes_min", (int)r->nodes_min, "nodes_max", (int)r->nodes_max,
-        "preemptions", (json_int_t)r->preemptions, "imbalance", r->imbalance, "replans",
-        (int)r->replans, "limit_scale", row->limit_scale, "limit_tokens_per_s",
-        row->limit_tokens_per_s, "hours", hours_json(r->hours, r->hours_count));
+    return json_pack("{s:s,s:i,s:I,s:I,s:b,s:f,s:f,s:o,s:o,s:o,s:o,s:o,s:f,s:o,s:f,s:i,s:i,s:I,s:f,"
+                     "s:i,s:f,s:f,s:o}",
+                     "policy", sim_policy_names[row->policy], "base", (int)row->base, "requests",
+                     (json_int_t)n, "unfinished", (json_int_t)r->unfinished, "sustained",
+                     !r->given_up, "tokens_per_s", (double)r->output_tokens / r->duration_s,
+                     "requests_per_s", (double)(n - r->unfinished) / r->duration_s, "latency_p50_s",
+                     number(run_quantile(r->latency_s, n, 0.5)), "latency_p99_s",
+                     number(run_quantile(r->latency_s, n, 0.99)), "first_token_p50_s",
+                     number(run_quantile(r->first_s, n, 0.5)), "first_token_p99_s",
+                     number(run_quantile(r->first_s, n, 0.99)), "token_p99_ms",
+                     number(run_quantile(r->token_ms, n, 0.99)), "utilisation", r->utilisation,
+                     "usd_per_million_tokens",
+                     number(usd_per_million(setup, r->node_hours, (double)r->output_tokens)),
+                     "node_hours", r->node_hours, "nodes_min", (int)r->nodes_min, "nodes_max",
+                     (int)r->nodes_max, "preemptions", (json_int_t)r->preemptions, "imbalance",
+                     r->imbalance, "replans", (int)r->replans, "limit_scale", row->limit_scale,
+                     "limit_tokens_per_s", row->limit_tokens_per_s, "hours",
+                     hours_json(r->hours, r->hours_count));
 }
 
 static bool dump(FILE *out, json_t *root, struct err *err)
@@ -137,12 +144,11 @@ bool report_json(FILE *out, const struct sim_setup *setup, const struct sim_comp
     for (uint32_t i = 0; i < comparison->count; i++)
         json_array_append_new(rows, row_json(setup, &comparison->rows[i]));
     return dump(out,
-                json_pack("{s:s,s:s,s:I,s:I,s:I,s:I,s:f,s:o}", "trace", setup->options->trace,
-                          "model", setup->model.name, "nodes", (json_int_t)setup->options->nodes,
+                json_pack("{s:s,s:s,s:I,s:I,s:I,s:I,s:o}", "trace", setup->options->trace, "model",
+                          setup->model.name, "nodes", (json_int_t)setup->options->nodes,
                           "prompt_tokens", (json_int_t)setup->trace.prompt_tokens, "output_tokens",
                           (json_int_t)setup->trace.output_tokens, "seed",
-                          (json_int_t)setup->options->seed, "limit_s", comparison->limit_s,
-                          "policies", rows),
+                          (json_int_t)setup->options->seed, "policies", rows),
                 err);
 }
 

@@ -193,6 +193,11 @@ bool routing_batch_replan(struct routing_batch *batch, double gain_min, double *
     struct eplb_plan plan;
 
     *gain = 1;
+    /* No placement gains more than what is uneven now. */
+    if (batch->imbalance < gain_min) {
+        memset(batch->seen, 0, sizeof batch->seen);
+        return true;
+    }
     if (!plan_for(batch->routing, batch->seen, &memory, &plan, err))
         return false;
     memset(batch->seen, 0, sizeof batch->seen);

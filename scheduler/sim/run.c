@@ -95,7 +95,8 @@ static void arrive(struct run *run)
     const struct trace_request *request = &run->trace->requests[run->next];
     size_t size = (size_t)request->prompt_tokens * 4;
     char head[64];
-    int head_size = snprintf(head, sizeof head, "{\"max_tokens\":%u,\"prompt\":\"",
+    /* Of one width, so that nothing of a longer head stays behind it. */
+    int head_size = snprintf(head, sizeof head, "{\"max_tokens\":%8u,\"prompt\":\"",
                              guess_max_tokens(request->output_tokens));
     struct record record = {.type = RECORD_REQUEST};
 
@@ -155,6 +156,18 @@ static bool act_assignment(struct run *run, const struct assignment *assignment,
     return true;
 }
 
+static void finish(struct run *run, uint64_t index)
+{
+    const struct run_config *config = run->config;
+    const struct trace_request *request = &run->trace->requests[index];
+    int64_t limit_us = config->late_base_us + config->late_token_us * request->output_tokens;
+
+    CHECK(run->times[index].end_us < 0);
+    run->times[index].end_us = run->last_end_us = run->now_us;
+    run->ended++;
+    run->result->late += run->now_us - request->arrival_us > limit_us;
+}
+
 static bool act(struct run *run, const struct action *action, struct err *err)
 {
     if (action->type == ACTION_PAUSE || action->type == ACTION_RESUME)
@@ -166,12 +179,8 @@ static bool act(struct run *run, const struct action *action, struct err *err)
         return act_assignment(run, &action->record->u.assignment, slot, err);
     if (action->record->type == RECORD_LEASE_RENEWAL)
         run->fleet.members[slot].node.batch_size = action->record->u.lease_renewal.batch_size;
-    if (action->record->type == RECORD_RESULT) {
-        uint64_t index = index_of(&action->record->u.result.request_id);
-        CHECK(run->times[index].end_us < 0);
-        run->times[index].end_us = run->last_end_us = run->now_us;
-        run->ended++;
-    }
+    if (action->record->type == RECORD_RESULT)
+        finish(run, index_of(&action->record->u.result.request_id));
     return true;
 }
 
@@ -303,7 +312,7 @@ static bool close_window(struct run *run, struct err *err)
         .outstanding_requests = gauges.in_flight + gauges.classes[CLASS_BULK].waiting_requests,
         .waiting_tokens = (double)gauges.classes[CLASS_BULK].waiting_tokens,
         .forecast_tokens_per_s = predict_forecast(&run->predict, config->forecast_windows),
-        .speed_tokens_per_s = run_node_speed(run),
+        .speed_tokens_per_s = run_node_speed(config, run->trace),
         .workers = fleet_count(&run->fleet, 1u << MEMBER_STARTING | 1u << MEMBER_SERVING)};
     planner_decide(&run->planner, &load, now_ms(run), &decision);
     return rescale(run, decision.wanted, err) &&
@@ -348,6 +357,12 @@ static bool start(struct run *run, struct err *err)
     return timeline_put(&run->timeline, 0, MOMENT_TICK, 0, err);
 }
 
+static bool hopeless(const struct run *run)
+{
+    return run->config->late_share > 0 &&
+           (double)run->result->late > run->config->late_share * (double)run->trace->count;
+}
+
 static bool run_all(struct run *run, struct err *err)
 {
     struct moment moment;
@@ -358,6 +373,10 @@ static bool run_all(struct run *run, struct err *err)
         run->now_us = moment.at_us;
         if (run->config->horizon_us > 0 && run->now_us > run->config->horizon_us)
             return true;
+        if (hopeless(run)) {
+            run->result->given_up = true;
+            return true;
+        }
         if (!happen(run, &moment, err))
             return false;
     }
@@ -383,6 +402,7 @@ static bool open_run(struct run *run, struct err *err)
                                           .model_wait_ms = INT64_MAX / 16,
                                           .assign_ahead_percent = config->assign_ahead_percent,
                                           .long_share_percent = 100,
+                                          .kv_share = config->kv_share,
                                           .batch = config->policy};
 
     run->times = malloc(run->trace->count * sizeof *run->times);

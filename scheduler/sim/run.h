@@ -33,6 +33,7 @@ struct run_config {
     bool classic; /* static batching that starts and ends together; policy is STATIC */
     uint32_t nodes;
     double cached_share; /* of the prompts, 0 to below 1 */
+    double kv_share; /* of struct scheduler_config */
     uint32_t assign_ahead_percent;
     int64_t tick_us;
     int64_t heartbeat_us;
@@ -47,7 +48,11 @@ struct run_config {
     uint32_t forecast_windows;
     int64_t node_start_us; /* from the decision to the first step */
     int64_t horizon_us;    /* stop here, done or not; 0: never */
-    uint64_t seed;         /* of the requests' tasks */
+    /* A request is late when it takes longer than late_base_us + late_token_us * its output tokens.
+     * The run is given up once more than late_share of all requests are; 0: never. */
+    int64_t late_base_us, late_token_us;
+    double late_share;
+    uint64_t seed; /* of the requests' tasks */
 };
 
 enum { RUN_HOURS_MAX = 48 };
@@ -63,6 +68,8 @@ struct run_hour {
 struct run_result {
     uint64_t requests;
     uint64_t unfinished;                   /* at the horizon; their times are infinite */
+    uint64_t late;                         /* unfinished ones included */
+    bool given_up;                         /* before the horizon, see late_share */
     uint64_t prompt_tokens, output_tokens; /* of the finished ones */
     double duration_s;                     /* first arrival to last result, or the horizon */
     double node_hours;
@@ -86,6 +93,10 @@ struct run_result {
 bool run_trace(const struct run_config *config, const struct trace *trace,
                struct run_result *result, struct err *err);
 void run_result_free(struct run_result *result);
+
+/* The best rate (output tokens/s) of a node whose step still meets the target, with contexts as
+ * long as the trace's. */
+double run_node_speed(const struct run_config *config, const struct trace *trace);
 
 /* q in [0, 1] of a sorted array, nearest rank. */
 double run_quantile(const float *sorted, uint64_t count, double q);

@@ -4,16 +4,15 @@
 
 #include "scheduler/sim/run_state.h"
 
-double run_node_speed(const struct run *run)
+double run_node_speed(const struct run_config *config, const struct trace *trace)
 {
-    const struct trace *trace = run->trace;
-    const struct step_model *model = run->config->model;
+    const struct step_model *model = config->model;
     double prompt = (double)trace->prompt_tokens / (double)trace->count;
     double output = (double)trace->output_tokens / (double)trace->count;
     double row_us = model->decode_us +
-                    model->prefill_us * prompt * (1 - run->config->cached_share) / output +
+                    model->prefill_us * prompt * (1 - config->cached_share) / output +
                     model->kv_us * (prompt + output / 2);
-    double rows = fmax(1, (run->config->step_us_target - model->fixed_us) / row_us);
+    double rows = fmax(1, (config->step_us_target - model->fixed_us) / row_us);
 
     rows = fmin(rows, (double)model->kv_tokens / (prompt + output / 2));
     rows = fmin(rows, model->max_seqs);
@@ -62,7 +61,8 @@ static void sum_nodes(struct run *run, int64_t end_us)
     result->imbalance = result->steps ? run->imbalance_sum / (double)result->steps : 1;
     result->utilisation =
         result->node_hours > 0
-            ? (double)result->output_tokens / (run_node_speed(run) * result->node_hours * 3600)
+            ? (double)result->output_tokens /
+                  (run_node_speed(run->config, run->trace) * result->node_hours * 3600)
             : 0;
 }
 
@@ -70,7 +70,7 @@ bool run_sum_up(struct run *run, struct err *err)
 {
     struct run_result *result = run->result;
     size_t count = run->trace->count;
-    int64_t end_us = run->ended == count ? run->last_end_us : run->config->horizon_us;
+    int64_t end_us = run->ended == count ? run->last_end_us : run->now_us;
 
     result->latency_s = malloc(count * sizeof *result->latency_s);
     result->first_s = malloc(count * sizeof *result->first_s);
@@ -80,6 +80,7 @@ bool run_sum_up(struct run *run, struct err *err)
     result->requests = count;
     for (size_t i = 0; i < count; i++)
         take_times(run, i);
+    result->late += result->unfinished;
     qsort(result->latency_s, count, sizeof(float), ascending);
     qsort(result->first_s, count, sizeof(float), ascending);
     qsort(result->token_ms, count, sizeof(float), ascending);

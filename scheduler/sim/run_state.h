@@ -41,9 +41,6 @@ struct run {
     double imbalance_sum;
 };
 
-/* The best rate (output tokens/s) of a node while its step still meets the target; contexts as long
- * as the trace's. */
-double run_node_speed(const struct run *run);
 bool run_sum_up(struct run *run, struct err *err);
 
 #endif
