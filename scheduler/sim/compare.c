@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "scheduler/sim/compare.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 
 #include "scheduler/sim/crew.h"
 #include "scheduler/sim/search.h"
 
 enum {
+    /* The planner never wants more nodes than there are batches of this size (the published base on
+     * such hardware). With the best static cap instead it would oscillate: nodes that are not full
+     * answer faster, so fewer requests are under way, which would not fill that many caps. */
+    PLANNER_BATCH = 32,
     TASKS = 7, /* as many as the demo model has */
     EXPERTS = 256,
     RANKS = 8,
@@ -26,6 +31,9 @@ static bool setup_trace_options(struct sim_setup *setup, struct err *err)
 {
     const struct sim_options *options = setup->options;
 
+    if (options->nodes_min > options->nodes)
+        return err_set(err, ERR_REJECT, "--nodes-min %" PRId64 " is above --nodes %" PRId64,
+                       options->nodes_min, options->nodes);
     if (!*options->trace)
         return err_set(err, ERR_REJECT, "--trace FILE is needed");
     setup->trace_options = (struct trace_options){.path = options->trace,
@@ -115,36 +123,35 @@ void sim_run_config(const struct sim_setup *setup, enum sim_policy policy, uint3
 
     predictor.lstm = &setup->lstm;
     /* An offline job has no time in which it must be sustained. */
-    *config = (struct run_config){.model = &setup->model,
-                                  .routing = &setup->routing,
-                                  .policy = batch_policy(setup, policy, base),
-                                  .classic = policy == SIM_CLASSIC,
-                                  .nodes = (uint32_t)options->nodes,
-                                  .cached_share = options->cached_share,
-                                  .kv_share = options->kv_measured || policy == SIM_ADAPTIVE
-                                                  ? options->kv_share
-                                                  : 0,
-                                  .assign_ahead_percent = ASSIGN_AHEAD_PERCENT,
-                                  .tick_us = options->tick_us,
-                                  .heartbeat_us = heartbeat_us,
-                                  .step_us_target = (double)options->step_target_us,
-                                  .balance_us = options->balance_us,
-                                  .balance_gain_min = balance_gain_min,
-                                  .scale = options->autoscale,
-                                  .planner = {.workers_min = 1,
-                                              .workers_max = (uint32_t)options->nodes,
-                                              .base_batch = base,
-                                              .utilisation = options->utilisation,
-                                              .drain_ms = 60000,
-                                              .scale_down_ms = options->scale_down_us / 1000},
-                                  .predictor = predictor,
-                                  .window_us = options->window_us,
-                                  .forecast_windows = (uint32_t)(windows < 1 ? 1 : windows),
-                                  .node_start_us = options->node_start_us,
-                                  .horizon_us = setup->trace.offline ? 0 : horizon_us,
-                                  .late_base_us = sim_sustained_us,
-                                  .late_share = setup->trace.offline ? 0 : late_share,
-                                  .seed = (uint64_t)options->seed};
+    *config = (struct run_config){
+        .model = &setup->model,
+        .routing = &setup->routing,
+        .policy = batch_policy(setup, policy, base),
+        .classic = policy == SIM_CLASSIC,
+        .nodes = (uint32_t)options->nodes,
+        .cached_share = options->cached_share,
+        .kv_share = options->kv_measured || policy == SIM_ADAPTIVE ? options->kv_share : 0,
+        .assign_ahead_percent = ASSIGN_AHEAD_PERCENT,
+        .tick_us = options->tick_us,
+        .heartbeat_us = heartbeat_us,
+        .step_us_target = (double)options->step_target_us,
+        .balance_us = options->balance_us,
+        .balance_gain_min = balance_gain_min,
+        .scale = options->autoscale,
+        .planner = {.workers_min = (uint32_t)options->nodes_min,
+                    .workers_max = (uint32_t)options->nodes,
+                    .base_batch = base < PLANNER_BATCH ? base : PLANNER_BATCH,
+                    .utilisation = options->utilisation,
+                    .drain_ms = 60000,
+                    .scale_down_ms = options->scale_down_us / 1000},
+        .predictor = predictor,
+        .window_us = options->window_us,
+        .forecast_windows = (uint32_t)(windows < 1 ? 1 : windows),
+        .node_start_us = options->node_start_us,
+        .horizon_us = setup->trace.offline ? 0 : horizon_us,
+        .late_base_us = sim_sustained_us,
+        .late_share = setup->trace.offline ? 0 : late_share,
+        .seed = (uint64_t)options->seed};
 }
 
 struct limit_job {

@@ -61,7 +61,7 @@ static struct flow node_flow(const struct fluid *fluid, const struct trace_windo
 {
     const struct run_config *config = fluid->config;
     const struct step_model *model = config->model;
-    double context = lengths->prompt + lengths->output / 2;
+    double context = trace_window_context(lengths);
     double whole = fmax(rows, 1);
     double prefill_rows = whole * lengths->prompt * (1 - config->cached_share) / lengths->output;
     double spread = 1 + model->expert_share * (fluid->input->imbalance - 1);
@@ -77,7 +77,7 @@ static struct flow node_flow(const struct fluid *fluid, const struct trace_windo
 static double rows_max(const struct fluid *fluid, const struct trace_window *lengths)
 {
     const struct step_model *model = fluid->config->model;
-    double context = lengths->prompt + lengths->output / 2;
+    double context = trace_window_context(lengths);
 
     return fmin(fluid->batch.size, fmin(model->max_seqs, (double)model->kv_tokens / context));
 }
@@ -118,7 +118,7 @@ static double best_speed(const struct fluid *fluid, const struct trace_window *l
 {
     const struct run_config *config = fluid->config;
     const struct step_model *model = config->model;
-    double context = lengths->prompt + lengths->output / 2;
+    double context = trace_window_context(lengths);
     double row_us =
         model->decode_us + model->kv_us * context +
         model->prefill_us * lengths->prompt * (1 - config->cached_share) / lengths->output;
@@ -165,7 +165,7 @@ static void update_batch(struct fluid *fluid)
         .pressure = room > 0 ? fmax(0, fluid->in_system - room) / room : 0,
         .step_us = fluid->step_us,
         .running = (uint32_t)running,
-        .kv_tokens_used = (uint64_t)(running * (lengths.prompt + lengths.output / 2)),
+        .kv_tokens_used = (uint64_t)(running * trace_window_context(&lengths)),
         .kv_tokens = config->model->kv_tokens,
         .max_seqs = config->model->max_seqs};
 
@@ -225,13 +225,29 @@ bool fluid_run(const struct run_config *config, const struct fluid_input *input,
     result->duration_s = fluid.now_s;
     result->nodes_mean = result->node_hours * 3600 / fluid.now_s;
     result->latency_mean_s = result->requests > 0 ? fluid.in_system_area / result->requests : 0;
-    const struct trace_window lengths = {
-        .prompt = result->prompt_tokens / fmax(result->requests, 1),
-        .output = fmax(result->output_tokens / fmax(result->requests, 1), 1)};
+    struct trace_window lengths = input->windows[0];
+    lengths.prompt = result->prompt_tokens / fmax(result->requests, 1);
+    lengths.output = fmax(result->output_tokens / fmax(result->requests, 1), 1);
     result->utilisation =
         result->output_tokens / (best_speed(&fluid, &lengths) * result->node_hours * 3600);
     result->hours_count = (uint32_t)ceil(fluid.now_s / 3600);
     if (result->hours_count > RUN_HOURS_MAX)
         result->hours_count = RUN_HOURS_MAX;
+    return true;
+}
+
+bool fluid_imbalance(const struct routing *routing, uint32_t rows, bool planned, double *imbalance,
+                     struct err *err)
+{
+    struct routing_batch even;
+    double gain;
+
+    if (!routing_batch_init(&even, routing, err))
+        return false;
+    routing_batch_mix(&even, rows);
+    routing_batch_observe(&even, 1);
+    if (planned && !routing_batch_replan(&even, 1, &gain, err))
+        return false;
+    *imbalance = routing_batch_imbalance(&even, rows);
     return true;
 }

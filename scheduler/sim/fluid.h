@@ -41,4 +41,9 @@ struct fluid_result {
 bool fluid_run(const struct run_config *config, const struct fluid_input *input, double step_s,
                struct fluid_result *result, struct err *err);
 
+/* Busiest over mean of an even mix of tasks in steps of that many rows, experts placed for that mix
+ * when planned: the step level comes to it after some intervals. */
+bool fluid_imbalance(const struct routing *routing, uint32_t rows, bool planned, double *imbalance,
+                     struct err *err);
+
 #endif

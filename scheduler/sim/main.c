@@ -131,17 +131,12 @@ static bool fluid_policies(struct sim_setup *setup, struct trace_windows *window
         return false;
     for (uint32_t i = 0; i < count; i++) {
         struct run_config config;
-        struct fluid_input input = {.windows = windows->windows,
-                                    .count = windows->count,
-                                    .window_s = windows->window_s,
-                                    .imbalance = 1};
-        struct routing_batch even;
+        struct fluid_input input = {
+            .windows = windows->windows, .count = windows->count, .window_s = windows->window_s};
         sim_run_config(setup, policies[i], (uint32_t)options->base, &config);
-        if (!routing_batch_init(&even, &setup->routing, err))
-            return false;
-        routing_batch_mix(&even, (uint32_t)options->base);
-        input.imbalance = routing_batch_imbalance(&even, (uint32_t)options->base);
-        if (!fluid_run(&config, &input, (double)options->fluid_step_us / 1e6, &results[i], err))
+        if (!fluid_imbalance(&setup->routing, (uint32_t)options->base, options->balance_us > 0,
+                             &input.imbalance, err) ||
+            !fluid_run(&config, &input, (double)options->fluid_step_us / 1e6, &results[i], err))
             return false;
         names[i] = sim_policy_names[policies[i]];
         hours[i] = results[i].hours;

@@ -29,6 +29,8 @@ static const struct config_key keys[] = {
         .help = "Exponent of that law; 0 is even."),
     KEY("nodes", CONFIG_INT, nodes, "4", .min = 1, .max = 100000,
         .help = "Nodes, or the most of them with --autoscale."),
+    KEY("nodes_min", CONFIG_INT, nodes_min, "1", .min = 1, .max = 100000,
+        .help = "The fewest of them with --autoscale, and how many there are at first."),
     KEY("base_batch_size", CONFIG_INT, base, "auto", .min = 1, .max = 1e6, .word = "auto",
         .word_value = 0,
         .help = "Base batch size; auto takes the best static one of a sweep on the trace's first "

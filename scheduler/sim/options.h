@@ -22,7 +22,7 @@ struct sim_options {
     const char *model;
     const char *routing;
     double skew;
-    int64_t nodes;
+    int64_t nodes, nodes_min;
     int64_t base, max; /* base 0: the best static size of a sweep on the trace's first half */
     double alpha, threshold, smoothing, pressure_gain, kv_share;
     bool kv_measured;

@@ -105,24 +105,24 @@ static json_t *row_json(const struct sim_setup *setup, const struct sim_row *row
     const struct run_result *r = &row->result;
     uint64_t n = r->requests;
 
-    return json_pack("{s:s,s:i,s:I,s:I,s:b,s:f,s:f,s:o,s:o,s:o,s:o,s:o,s:f,s:o,s:f,s:i,s:i,s:I,s:f,"
-                     "s:i,s:f,s:f,s:o}",
-                     "policy", sim_policy_names[row->policy], "base", (int)row->base, "requests",
-                     (json_int_t)n, "unfinished", (json_int_t)r->unfinished, "sustained",
-                     !r->given_up, "tokens_per_s", (double)r->output_tokens / r->duration_s,
-                     "requests_per_s", (double)(n - r->unfinished) / r->duration_s, "latency_p50_s",
-                     number(run_quantile(r->latency_s, n, 0.5)), "latency_p99_s",
-                     number(run_quantile(r->latency_s, n, 0.99)), "first_token_p50_s",
-                     number(run_quantile(r->first_s, n, 0.5)), "first_token_p99_s",
-                     number(run_quantile(r->first_s, n, 0.99)), "token_p99_ms",
-                     number(run_quantile(r->token_ms, n, 0.99)), "utilisation", r->utilisation,
-                     "usd_per_million_tokens",
-                     number(usd_per_million(setup, r->node_hours, (double)r->output_tokens)),
-                     "node_hours", r->node_hours, "nodes_min", (int)r->nodes_min, "nodes_max",
-                     (int)r->nodes_max, "preemptions", (json_int_t)r->preemptions, "imbalance",
-                     r->imbalance, "replans", (int)r->replans, "limit_scale", row->limit_scale,
-                     "limit_tokens_per_s", row->limit_tokens_per_s, "hours",
-                     hours_json(r->hours, r->hours_count));
+    return json_pack(
+        "{s:s,s:i,s:I,s:I,s:b,s:f,s:f,s:o,s:o,s:o,s:o,s:o,s:o,s:f,s:o,s:f,s:i,s:i,s:I,s:f,"
+        "s:i,s:f,s:f,s:o}",
+        "policy", sim_policy_names[row->policy], "base", (int)row->base, "requests", (json_int_t)n,
+        "unfinished", (json_int_t)r->unfinished, "sustained", !r->given_up, "tokens_per_s",
+        (double)r->output_tokens / r->duration_s, "requests_per_s",
+        (double)(n - r->unfinished) / r->duration_s, "latency_mean_s", number(r->latency_mean_s),
+        "latency_p50_s", number(run_quantile(r->latency_s, n, 0.5)), "latency_p99_s",
+        number(run_quantile(r->latency_s, n, 0.99)), "first_token_p50_s",
+        number(run_quantile(r->first_s, n, 0.5)), "first_token_p99_s",
+        number(run_quantile(r->first_s, n, 0.99)), "token_p99_ms",
+        number(run_quantile(r->token_ms, n, 0.99)), "utilisation", r->utilisation,
+        "usd_per_million_tokens",
+        number(usd_per_million(setup, r->node_hours, (double)r->output_tokens)), "node_hours",
+        r->node_hours, "nodes_min", (int)r->nodes_min, "nodes_max", (int)r->nodes_max,
+        "preemptions", (json_int_t)r->preemptions, "imbalance", r->imbalance, "replans",
+        (int)r->replans, "limit_scale", row->limit_scale, "limit_tokens_per_s",
+        row->limit_tokens_per_s, "hours", hours_json(r->hours, r->hours_count));
 }
 
 static bool dump(FILE *out, json_t *root, struct err *err)

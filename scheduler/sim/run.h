@@ -33,7 +33,7 @@ struct run_config {
     bool classic; /* static batching that starts and ends together; policy is STATIC */
     uint32_t nodes;
     double cached_share; /* of the prompts, 0 to below 1 */
-    double kv_share; /* of struct scheduler_config */
+    double kv_share;     /* of struct scheduler_config */
     uint32_t assign_ahead_percent;
     int64_t tick_us;
     int64_t heartbeat_us;
@@ -79,6 +79,7 @@ struct run_result {
      * step still meets the target: busy time alone would call a node full that decodes one
      * sequence. */
     double utilisation;
+    double latency_mean_s;
     float *latency_s; /* (requests), arrival to result, sorted */
     float *first_s;   /* (requests), arrival to first token, sorted */
     float *token_ms;  /* (requests), time per output token after the first, sorted */

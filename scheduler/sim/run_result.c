@@ -9,12 +9,13 @@ double run_node_speed(const struct run_config *config, const struct trace *trace
     const struct step_model *model = config->model;
     double prompt = (double)trace->prompt_tokens / (double)trace->count;
     double output = (double)trace->output_tokens / (double)trace->count;
+    double context = trace->context_tokens / (double)trace->output_tokens;
     double row_us = model->decode_us +
                     model->prefill_us * prompt * (1 - config->cached_share) / output +
-                    model->kv_us * (prompt + output / 2);
+                    model->kv_us * context;
     double rows = fmax(1, (config->step_us_target - model->fixed_us) / row_us);
 
-    rows = fmin(rows, (double)model->kv_tokens / (prompt + output / 2));
+    rows = fmin(rows, (double)model->kv_tokens / context);
     rows = fmin(rows, model->max_seqs);
     return rows * 1e6 / (model->fixed_us + rows * row_us);
 }
@@ -81,6 +82,8 @@ bool run_sum_up(struct run *run, struct err *err)
     for (size_t i = 0; i < count; i++)
         take_times(run, i);
     result->late += result->unfinished;
+    for (size_t i = 0; i < count; i++)
+        result->latency_mean_s += (double)result->latency_s[i] / (double)count;
     qsort(result->latency_s, count, sizeof(float), ascending);
     qsort(result->first_s, count, sizeof(float), ascending);
     qsort(result->token_ms, count, sizeof(float), ascending);

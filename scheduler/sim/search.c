@@ -87,6 +87,7 @@ static bool first_half(const struct sim_setup *setup, struct trace *half, struct
         half->count = (half->count + 1) / 2;
         half->prompt_tokens /= 2;
         half->output_tokens /= 2;
+        half->context_tokens /= 2;
         return true;
     }
     options.length_us =

@@ -13,13 +13,15 @@ enum { TERMS = 4, SAMPLES_MIN = 8 };
  * a node, 56.3 % of input from the cache, 20-22 tokens/s a request, 4,989 tokens of context. So
  * about 700 sequences a node, a step of 47 ms, and 31 us for a prefilled token. Of the 47 ms, the
  * latent cache (70 KB a token in bf16 over 8 x 3.35 TB/s at half efficiency) takes 18, the weights
- * of a node's experts and attention 12, and the rest is rows: 24 us each. KV capacity: 8 x 80 GB
- * less weights, 75 % of what remains.
+ * of a node's experts and attention 12, and the rest is rows: 24 us each. All that was measured
+ * with the imbalance that experts have after EPLB; here that is 1.09 for an even mix in batches of
+ * 700 and makes rows 5 % dearer, so 22.8 and 29.4 us are the costs without it. KV capacity: 8 x 80
+ * GB less weights, 75 % of what remains.
  *
  * h100-node. Median fit over bloom-176b, h100-80gb, tensor_parallel 8 of splitwise-sim's
  * perf_model.csv: 35.4 ms fixed, 0.42 ms a row, 0.16 ms a prefilled token. */
 static const struct step_model presets[] = {
-    {"h800-node", 12000, 24, 31, 0.0052, 0.6, 4000000, 4096, 4096, 16},
+    {"h800-node", 12000, 22.8, 29.4, 0.0052, 0.6, 4000000, 4096, 4096, 16},
     {"h100-node", 35400, 420, 160, 0.02, 0, 400000, 256, 2048, 24},
 };
 

@@ -14,7 +14,8 @@
 
 enum { FIELDS_MAX = 64, LENGTH_MAX = 10000000 };
 
-static const double prompt_sigma = 0.9, output_sigma = 1.0;
+static const double prompt_sigma_usual = 0.9, output_sigma_usual = 1.0;
+static const double sigma_max = 4;
 
 struct reader {
     const struct trace_options *options;
@@ -95,6 +96,8 @@ static bool append(struct trace *trace, struct trace_request request, struct err
     trace->requests[trace->count++] = request;
     trace->prompt_tokens += request.prompt_tokens;
     trace->output_tokens += request.output_tokens;
+    trace->context_tokens +=
+        request.output_tokens * (request.prompt_tokens + request.output_tokens / 2.0);
     return true;
 }
 
@@ -212,8 +215,8 @@ static bool draw_window(struct reader *reader, const struct trace_window *window
         at += random_exponential(&reader->random, 1 / window->rate);
         if (at >= end)
             return true;
-        uint32_t prompt = draw_length(&reader->random, window->prompt, prompt_sigma);
-        uint32_t output = draw_length(&reader->random, window->output, output_sigma);
+        uint32_t prompt = draw_length(&reader->random, window->prompt, window->prompt_sigma);
+        uint32_t output = draw_length(&reader->random, window->output, window->output_sigma);
         int64_t at_us = (int64_t)((at - from) * 1e6);
         if (!append(reader->trace, (struct trace_request){at_us, prompt, output}, err))
             return false;
@@ -234,6 +237,15 @@ static bool append_window(struct trace_windows *windows, const struct trace_wind
     return true;
 }
 
+static bool parse_sigmas(const struct reader *reader, struct trace_window *window)
+{
+    return reader->field_count == 5 ||
+           (parse_number(reader->fields[5], &window->prompt_sigma) &&
+            parse_number(reader->fields[6], &window->output_sigma) && window->prompt_sigma >= 0 &&
+            window->output_sigma >= 0 && window->prompt_sigma <= sigma_max &&
+            window->output_sigma <= sigma_max);
+}
+
 static bool read_windows(struct reader *reader, struct trace_windows *windows, struct err *err)
 {
     size_t capacity = 0;
@@ -241,18 +253,20 @@ static bool read_windows(struct reader *reader, struct trace_windows *windows, s
     /* A single window is ten minutes wide, as those of the public day. */
     windows->window_s = 600;
     while (next_line(reader)) {
-        struct trace_window window;
+        struct trace_window window = {.prompt_sigma = prompt_sigma_usual,
+                                      .output_sigma = output_sigma_usual};
         double start_s;
 
         split_fields(reader);
-        if (reader->field_count != 5 || !parse_number(reader->fields[0], &start_s) ||
+        if ((reader->field_count != 5 && reader->field_count != 7) ||
+            !parse_number(reader->fields[0], &start_s) ||
             !parse_number(reader->fields[1], &window.rate) ||
             !parse_number(reader->fields[3], &window.prompt) ||
             !parse_number(reader->fields[4], &window.output) || window.rate < 0 ||
-            window.prompt < 0 || window.output < 0)
+            window.prompt < 0 || window.output < 0 || !parse_sigmas(reader, &window))
             return reject(reader, err,
                           "expected window_start_s,rate_rps,clients,mean_input_tokens,"
-                          "mean_output_tokens");
+                          "mean_output_tokens[,input_sigma,output_sigma]");
         if (windows->count == 1)
             windows->window_s = start_s;
         if (start_s != (double)windows->count * windows->window_s || windows->window_s <= 0)
@@ -333,6 +347,11 @@ static bool read_any(struct reader *reader, struct err *err)
     if (is_windows(reader))
         return draw_windows(reader, err);
     return read_offline(reader, err);
+}
+
+double trace_window_context(const struct trace_window *window)
+{
+    return window->prompt + window->output / 2 * exp(window->output_sigma * window->output_sigma);
 }
 
 bool trace_read_windows(struct trace_windows *windows, const struct trace_options *options,

@@ -8,8 +8,9 @@
  *   {"timestamp": ms, "input_length": ...}      Mooncake (JSON lines)
  *   window_start_s,rate_rps,...                 a day by windows (ServeGen, aggregated): Poisson
  *                                               arrivals at the window's rate, log-normal lengths
- *                                               of the window's means (sigma 0.9 and 1.0, which
- *                                               match the mean-to-median ratios of the Azure trace)
+ *                                               of the window's means, with the sigmas of two more
+ *                                               columns; without them 0.9 and 1.0, which match the
+ *                                               mean-to-median ratios of the Azure trace
  *   any other header, with columns named        CSV without times: an offline job, all there at 0
  *
  * Times start at 0 with the first request, in microseconds, non-decreasing.
@@ -48,13 +49,20 @@ struct trace {
     int64_t duration_us; /* of what was selected, scaled; windows count whole */
     uint64_t prompt_tokens;
     uint64_t output_tokens;
+    double context_tokens; /* read by all output tokens together, each at its place */
 };
 
 /* A trace by windows as it stands, for the fluid mode; rates are scaled. */
 struct trace_window {
-    double rate; /* requests/s */
-    double prompt, output;
+    double rate;           /* requests/s */
+    double prompt, output; /* means */
+    double prompt_sigma, output_sigma;
 };
+
+/* Mean context of a running sequence: long answers run longer, so they weigh more than their share.
+ * Prompt and answer are independent. */
+double trace_window_context(const struct trace_window *window);
+
 struct trace_windows {
     struct trace_window *windows;
     size_t count;
