@@ -279,8 +279,10 @@ void exporter_core(struct exporter *exporter, const struct scheduler *scheduler,
     exporter_gauges(exporter, &gauges);
     exporter_grow(exporter, slots);
     for (uint32_t slot = 0; slot < slots; slot++) {
-        if (scheduler_worker_gauges(scheduler, slot, &worker))
-            exporter_worker(exporter, slot, &worker);
+        /* One that has said Goodbye is shown as gone, not as it was at last. */
+        if (!scheduler_worker_gauges(scheduler, slot, &worker))
+            worker = (struct scheduler_worker_gauges){0};
+        exporter_worker(exporter, slot, &worker);
     }
 }
 
