@@ -390,11 +390,10 @@ const struct config_program settings_program = {
     .arguments_max = 0,
 };
 
+/* To the window in which the moment lies that is so far ahead. */
 static uint32_t windows_ahead(const struct settings *settings)
 {
-    int64_t window_us = settings->traffic_window_us;
-
-    return (uint32_t)((settings->prediction_window_us + window_us - 1) / window_us);
+    return (uint32_t)(settings->prediction_window_us / settings->traffic_window_us) + 1;
 }
 
 static bool check_prediction(const struct settings *settings, struct err *err)
@@ -404,11 +403,12 @@ static bool check_prediction(const struct settings *settings, struct err *err)
     if (!*settings->prediction_model_path)
         return err_set(err, ERR_REJECT, "predictor lstm needs a prediction_model_path");
     if (windows_ahead(settings) > LSTM_HORIZONS)
-        return err_set(err, ERR_REJECT,
-                       "prediction_window %lld s is more than %d traffic_windows of %lld s, which "
-                       "is as far as the lstm sees",
-                       (long long)settings->prediction_window_us / 1000000, LSTM_HORIZONS,
-                       (long long)settings->traffic_window_us / 1000000);
+        return err_set(
+            err, ERR_REJECT,
+            "prediction_window %lld s is not below %d traffic_windows of %lld s, which is "
+            "as far as the lstm sees",
+            (long long)settings->prediction_window_us / 1000000, LSTM_HORIZONS,
+            (long long)settings->traffic_window_us / 1000000);
     return true;
 }
 

@@ -14,6 +14,7 @@
 
 #include "scheduler/sim/compare.h"
 #include "scheduler/sim/fluid.h"
+#include "scheduler/sim/forecast.h"
 #include "scheduler/sim/plot.h"
 #include "scheduler/sim/report.h"
 
@@ -160,6 +161,20 @@ static bool simulate_fluid(const struct sim_options *options, struct err *err)
     return ok;
 }
 
+static bool predict(const struct sim_options *options, struct err *err)
+{
+    const struct trace_options trace = {.path = options->trace, .scale = 1};
+    struct trace_windows windows = {0};
+    static struct lstm lstm;
+    bool with_lstm = *options->predictor_path;
+    bool ok = (!with_lstm || lstm_read(&lstm, options->predictor_path, err)) &&
+              trace_read_windows(&windows, &trace, err) &&
+              forecast_report(stdout, &windows, with_lstm ? &lstm : NULL, options->json, err);
+
+    trace_windows_free(&windows);
+    return ok;
+}
+
 static bool read_samples(const char *path, struct step_sample *samples, size_t *count,
                          struct err *err)
 {
@@ -232,9 +247,10 @@ int main(int argc, char **argv)
         config_free(config);
         return EX_OK;
     }
-    ok = *options.fit    ? fit(&options, &err)
-         : options.fluid ? simulate_fluid(&options, &err)
-                         : simulate(&options, &err);
+    ok = *options.fit      ? fit(&options, &err)
+         : options.predict ? predict(&options, &err)
+         : options.fluid   ? simulate_fluid(&options, &err)
+                           : simulate(&options, &err);
     if (!ok)
         fprintf(stderr, "pelton-sim: %s\n", err.message);
     config_free(config);

@@ -73,6 +73,8 @@ static const struct config_key keys[] = {
         .help = "Of traffic, for the planner."),
     KEY("prediction_model_path", CONFIG_STRING, predictor_path, "", .value_name = "FILE",
         .help = "Weights of the lstm (safetensors)."),
+    KEY("predict", CONFIG_BOOL, predict, "false",
+        .help = "Only the errors of all predictors, 15 and 30 minutes ahead; trace by windows."),
     KEY("planner_window", CONFIG_DURATION, window_us, "1min", .min = 1e6, .max = 1e11,
         .help = "Time between two decisions, and window of the prediction."),
     KEY("prediction_window", CONFIG_DURATION, ahead_us, "2min", .min = 1e6, .max = 1e11,
@@ -118,6 +120,7 @@ const struct config_program sim_program = {
         "  pelton-sim --trace azure-conv-2023.csv --nodes 2 --scale 8\n"
         "  pelton-sim --trace job.csv --columns prompt=in,output=out --policy static,adaptive\n"
         "  pelton-sim --trace servegen-deepseek-r1-day.csv --autoscale --nodes 12 --plot plots\n"
+        "  pelton-sim --predict --trace servegen-deepseek-r1-day.csv\n"
         "  pelton-sim --fit steps.csv -o model.txt\n",
     .keys = keys,
     .keys_count = sizeof keys / sizeof *keys,

@@ -39,6 +39,7 @@ struct sim_options {
     double utilisation;
     bool find_limit;
     int64_t limit_first_us;
+    bool predict;
     bool fluid;
     int64_t fluid_step_us;
     int64_t seed;

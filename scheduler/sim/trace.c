@@ -365,7 +365,7 @@ bool trace_read_windows(struct trace_windows *windows, const struct trace_option
     if (!reader.file)
         return err_set(err, ERR_REJECT, "trace %s: %s", options->path, strerror(errno));
     if (!next_line(&reader) || !is_windows(&reader))
-        ok = reject(&reader, err, "the fluid mode takes traces by windows only");
+        ok = reject(&reader, err, "this needs a trace by windows (window_start_s,rate_rps,...)");
     else
         ok = read_windows(&reader, windows, err);
     free(reader.line);

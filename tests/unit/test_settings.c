@@ -265,7 +265,7 @@ static void test_refused(void **state)
     (void)state;
     refuses("planner: {workers_min: 4, workers_max: 3}\n", "workers_max 3");
     refuses("predictor: lstm\n", "prediction_model_path");
-    refuses("predictor: lstm\nprediction_model_path: x\nprediction_window: 61min\n",
+    refuses("predictor: lstm\nprediction_model_path: x\nprediction_window: 60min\n",
             "6 traffic_windows");
     refuses("predictor: best\n", "holt-winters");
     refuses("batch_processing: {policy: dynamic}\n", "adaptive");
