@@ -18,6 +18,7 @@
 #include <time.h>
 
 #include "common/check.h"
+#include "ops/bench/engine_job.h"
 #include "ops/bench/kernels_peak.h"
 #include "worker/engine.h"
 #include "worker/model_config.h"
@@ -36,7 +37,11 @@ struct options {
     enum engine_numerics numerics;
     uint32_t threads;
     double seconds;
-    clockid_t clock; /* the wall's, or the process's CPU time */
+    clockid_t clock;   /* the wall's, or the process's CPU time */
+    const char *write; /* write the job to this file instead of running anything */
+    const char *model; /* the name in it */
+    uint32_t job;      /* its requests; 0: the table */
+    uint32_t batch;    /* of them at a time */
 };
 
 /* Parameters of a model, by how a step uses them. */
@@ -285,6 +290,23 @@ static bool print_table(const struct options *options, struct engine *engine,
     return true;
 }
 
+static bool run_job(const struct options *options, struct engine *engine, struct err *err)
+{
+    struct engine_info info;
+    double cpu = peak_now(CLOCK_PROCESS_CPUTIME_ID);
+    double seconds;
+
+    engine_info(engine, &info);
+    if (options->write)
+        return job_write(options->write, options->job, info.vocab_size, options->model, err);
+    if (!job_run(engine, options->job, options->batch, options->clock, &seconds, err))
+        return false;
+    cpu = peak_now(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+    printf("requests=%u batch=%u seconds=%.3f cpu=%.3f\n", options->job, options->batch, seconds,
+           cpu);
+    return true;
+}
+
 static int run(const struct options *options)
 {
     const struct engine_config config = {.model_dir = options->dir,
@@ -308,7 +330,8 @@ static int run(const struct options *options)
     size = weights_size(weights);
     weights_close(weights);
     ok = engine_open(&engine, &config, &err) &&
-         print_table(options, engine, &model_config, size, &err);
+         (options->job ? run_job(options, engine, &err)
+                       : print_table(options, engine, &model_config, size, &err));
     engine_close(engine);
     if (!ok)
         fprintf(stderr, "bench_engine: %s\n", err.message);
@@ -324,49 +347,76 @@ static const char help[] =
     "  --threads N             default 2\n"
     "  --seconds S             at least so long for each batch size; default 3\n"
     "  --cpu-time              one thread, measured by its CPU time: for a machine that is shared\n"
+    "Instead of the table:\n"
+    "  --job N --batch B       N requests of 32 tokens and answers of 64, B (1 to 32) at a time\n"
+    "  --job N --write FILE    the same as lines for pelton submit; --model NAME goes into them\n"
     "  --help, --version\n";
+
+/* False: usage. */
+static bool parse(struct options *options, int option, const char *value)
+{
+    switch (option) {
+    case 'b':
+        options->backend = value;
+        return true;
+    case 'n':
+        options->numerics = strcmp(value, "bf16") == 0 ? ENGINE_BF16 : ENGINE_F32;
+        return strcmp(value, "bf16") == 0 || strcmp(value, "f32") == 0;
+    case 't':
+        options->threads = (uint32_t)strtoul(value, NULL, 10);
+        return options->threads >= 1 && options->threads <= 256;
+    case 's':
+        options->seconds = strtod(value, NULL);
+        return true;
+    case 'c':
+        options->clock = CLOCK_PROCESS_CPUTIME_ID;
+        return true;
+    case 'j':
+        options->job = (uint32_t)strtoul(value, NULL, 10);
+        return options->job >= 1;
+    case 'a':
+        options->batch = (uint32_t)strtoul(value, NULL, 10);
+        return options->batch >= 1 && options->batch <= BATCH_MAX;
+    case 'w':
+        options->write = value;
+        return true;
+    case 'm':
+        options->model = value;
+        return true;
+    default:
+        return false;
+    }
+}
 
 int main(int argc, char **argv)
 {
     static const struct option long_options[] = {
         {"backend", required_argument, NULL, 'b'}, {"numerics", required_argument, NULL, 'n'},
         {"threads", required_argument, NULL, 't'}, {"seconds", required_argument, NULL, 's'},
-        {"cpu-time", no_argument, NULL, 'c'},      {"help", no_argument, NULL, 'h'},
+        {"cpu-time", no_argument, NULL, 'c'},      {"job", required_argument, NULL, 'j'},
+        {"batch", required_argument, NULL, 'a'},   {"write", required_argument, NULL, 'w'},
+        {"model", required_argument, NULL, 'm'},   {"help", no_argument, NULL, 'h'},
         {"version", no_argument, NULL, 'v'},       {NULL, 0, NULL, 0},
     };
-    struct options options = {
-        .backend = "auto", .threads = 2, .seconds = 3, .clock = CLOCK_MONOTONIC};
+    struct options options = {.backend = "auto",
+                              .threads = 2,
+                              .seconds = 3,
+                              .clock = CLOCK_MONOTONIC,
+                              .model = "",
+                              .batch = BATCH_MAX};
     int option;
 
     while ((option = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
-        switch (option) {
-        case 'b':
-            options.backend = optarg;
-            break;
-        case 'n':
-            options.numerics = strcmp(optarg, "bf16") == 0 ? ENGINE_BF16 : ENGINE_F32;
-            break;
-        case 't':
-            options.threads = (uint32_t)strtoul(optarg, NULL, 10);
-            break;
-        case 's':
-            options.seconds = strtod(optarg, NULL);
-            break;
-        case 'c':
-            options.clock = CLOCK_PROCESS_CPUTIME_ID;
-            break;
-        case 'h':
-            fputs(help, stdout);
+        if (option == 'h' || option == 'v') {
+            fputs(option == 'h' ? help : "bench_engine " PELTON_VERSION "\n", stdout);
             return EX_OK;
-        case 'v':
-            puts("bench_engine " PELTON_VERSION);
-            return EX_OK;
-        default:
+        }
+        if (!parse(&options, option, optarg)) {
             fputs(help, stderr);
             return EX_USAGE;
         }
     }
-    if (optind + 1 != argc || options.threads < 1 || options.threads > 256) {
+    if (optind + 1 != argc) {
         fputs(help, stderr);
         return EX_USAGE;
     }
