@@ -58,7 +58,9 @@ class Services:
 
     def run(self, *args):
         # Not captured: the broker inherits the descriptors and would keep a pipe open.
-        with open("/tmp/pelton-e2e-services.log", "ab") as log:
+        log_path = Path(self.env["PELTON_VAR"]) / "e2e-services.log"
+        log_path.parent.mkdir(parents=True, exist_ok=True)
+        with open(log_path, "ab") as log:
             subprocess.run([ROOT / "ops/services", *args], env=self.env, check=True,
                            stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 

@@ -50,6 +50,8 @@ def _consumer(brokers, isolation):
         "bootstrap.servers": brokers, "group.id": "independent", "enable.auto.commit": False,
         "isolation.level": isolation, "enable.partition.eof": True, "auto.offset.reset": "error",
         "fetch.message.max.bytes": 20000000, "receive.message.max.bytes": 100000000,
+        # Tests kill the broker: that it is away is no news.
+        "log_level": 0, "reconnect.backoff.max.ms": 500,
     })
 
 
@@ -142,13 +144,23 @@ class Watcher:
                               for p in _partitions(self.consumer, topic)])
         self.ids = set()
 
+    def _poll(self, timeout_s):
+        message = self.consumer.poll(timeout_s)
+        if message is not None and not message.error():
+            self.ids.add(message.key())
+        return message
+
+    def reached(self, count):
+        """Were so many different keys seen by now?"""
+        while self._poll(0.1) is not None:
+            pass
+        return len(self.ids) >= count
+
     def wait(self, count, timeout_s=300):
-        """Until so many different keys were seen; fails when the topic stands still."""
+        """Until so many different keys were seen."""
         deadline = time.monotonic() + timeout_s
         while len(self.ids) < count:
-            message = self.consumer.poll(0.5)
-            if message is not None and not message.error():
-                self.ids.add(message.key())
+            self._poll(0.5)
             assert time.monotonic() < deadline, f"{len(self.ids)} of {count} after {timeout_s} s"
 
     def close(self):

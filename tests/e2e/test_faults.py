@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs and broker are killed, paused and replaced in the middle of 2,000 streaming requests.
 Afterwards a checker that knows only the topics and the tables looks for one result, one usage row
-and one stream for each request, all of them the reference's."""
+and one stream for each request, all of them the reference's.
+
+The last test draws its faults by lot; the seed is printed. PELTON_CHAOS_SEED=N repeats its faults
+(not their timing), PELTON_CHAOS_ROUNDS=N tries so many seeds."""
 
 import os
+import random
 import signal
 import time
 
@@ -16,11 +20,14 @@ from harness import wait_for
 from test_demo import of_batch, reference, requests
 
 BATCH = "bulk"
+STRIKES = 8  # a minute or two; what is left then is done in peace
+ROUNDS = int(os.environ.get("PELTON_CHAOS_ROUNDS", 1))
+SEED = int(os.environ.get("PELTON_CHAOS_SEED", random.randrange(10 ** 6)))
 
 
 @pytest.fixture()
 def system(services, request):
-    name = request.node.name.removeprefix("test_").replace("_", "-")
+    name = request.function.__name__.removeprefix("test_").replace("_", "-")
     system = harness.System(services, name, topics=False)
     wire.create_topics(services.brokers, system.prefix, slots=4)
     failed_before = request.session.testsfailed
@@ -169,3 +176,54 @@ def test_everything_at_once(system):
         for program in system.programs.values():
             program.start()
     check(system, 1000)
+
+
+class Chaos:
+    """One fault at a time; whatever ends, for whatever reason, is started again."""
+
+    def __init__(self, system, seed):
+        self.system, self.random, self.faults = system, random.Random(seed), []
+        print(f"PELTON_CHAOS_SEED={seed}")
+
+    def strike(self):
+        name = self.random.choice([*self.system.programs, "broker"])
+        what = self.random.choice(["kill", "pause"]) if name != "broker" else "kill"
+        seconds = self.random.choice([0, 1, 5, 9])
+        self.faults.append((name, what, seconds))
+        if name == "broker":
+            self.system.services.run("kill", "kafka-1")
+            time.sleep(seconds)
+            self.system.services.run("up", "--fast")
+        elif what == "pause":
+            self.system[name].signal(signal.SIGSTOP)
+            time.sleep(seconds)
+            self.system[name].signal(signal.SIGCONT)
+        else:
+            self.system[name].kill()
+            time.sleep(seconds)
+        self.revive()
+        time.sleep(self.random.uniform(0, 4))
+
+    def revive(self):
+        """As a supervisor would."""
+        for program in self.system.programs.values():
+            if program.process.poll() is not None:
+                program.start()
+
+
+@pytest.mark.parametrize("seed", range(SEED, SEED + ROUNDS))
+def test_faults_by_lot(system, seed):
+    # Slow workers, so that there is time for faults. A request may be running at every one of the
+    # deaths: it must not be given up for that.
+    system.start("scheduler", "worker-0", "worker-1", "ledger",
+                 worker_args=("--numerics", "f32", "--max-batch-size", "2", "--threads", "1"),
+                 scheduler_args=("--crashes-max", "100"))
+    second_scheduler(system)
+    submit(system)
+    chaos = Chaos(system, seed)
+    try:
+        while len(chaos.faults) < STRIKES and not system.watcher.reached(2000):
+            chaos.strike()
+        check(system)
+    finally:
+        print(chaos.faults)
