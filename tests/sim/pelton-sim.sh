@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# pelton-sim as a user meets it: its last line, its bytes, its pictures, its complaints.
+#
+#   tests/sim/pelton-sim.sh PELTON-SIM
+set -euo pipefail
+sim=$(realpath "$1")
+cd "$(dirname "$0")/../.."
+traces=$PWD/ops/bench/traces
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() {
+    echo "FAILED: $*"
+    exit 1
+}
+# refused STATUS TEXT ARGUMENT...: exits so, with one line that says so.
+refused() {
+    local status=$1 text=$2 got=0
+    shift 2
+    "$sim" "$@" >"$work/out" 2>"$work/err" || got=$?
+    [ "$got" = "$status" ] || fail "$*: exit $got, not $status"
+    [ "$(wc -l <"$work/err")" = 1 ] || fail "$*: not one line: $(cat "$work/err")"
+    grep -qF -- "$text" "$work/err" || fail "$*: says $(cat "$work/err")"
+}
+
+azure=(--trace "$traces/azure-conv-2023.csv" --nodes 1 --scale 4 --length 10min)
+"$sim" "${azure[@]}" --json --plot "$work/plots" >"$work/a"
+"$sim" "${azure[@]}" --json --threads 1 >"$work/b"
+cmp "$work/a" "$work/b" || fail "the same seed gives other bytes"
+"$sim" "${azure[@]}" --base-batch-size 64 --policy classic,static --find-limit --json >"$work/limit"
+"$sim" --trace "$traces/mooncake-conversation.jsonl" --nodes 4 --length 10min --cached 37% \
+    --policy adaptive --base-batch-size 32 --json >"$work/mooncake"
+"$sim" --trace "$traces/splitwise-perf-model.csv" --columns prompt=prompt_size,output=token_size \
+    --base-batch-size 32 --json >"$work/offline"
+ops/bench/published-day >"$work/day.csv"
+"$sim" --trace "$work/day.csv" --fluid --autoscale --nodes 278 --nodes-min 68 --cached 56.25% \
+    --base-batch-size 800 --kv-share 95% --utilisation-target 95% --json >"$work/day"
+python3 - "$work" <<'PYTHON'
+import json, pathlib, sys, xml.dom.minidom
+work = pathlib.Path(sys.argv[1])
+last = lambda name: json.loads((work / name).read_text().splitlines()[-1])
+rows = lambda name: {row["policy"]: row for row in last(name)["policies"]}
+a = rows("a")
+assert list(a) == ["static", "formula", "adaptive"], a.keys()
+for row in a.values():
+    assert row["sustained"] and row["unfinished"] == 0 and row["requests"] > 2000, row
+    assert 0 < row["latency_p50_s"] <= row["latency_p99_s"] and 0 < row["utilisation"] < 1, row
+plots = sorted(path.name for path in (work / "plots").iterdir())
+assert plots == ["cost-revenue.svg", "latency.svg", "nodes.svg"], plots
+for name in plots:
+    svg = xml.dom.minidom.parse(str(work / "plots" / name))
+    assert svg.documentElement.tagName == "svg", name
+    assert len(svg.getElementsByTagName("polyline")) >= 2, name
+    for line in svg.getElementsByTagName("polyline"):
+        for point in line.getAttribute("points").split():
+            x, y = map(float, point.split(","))
+            assert 0 <= x <= 760 and 0 <= y <= 420, (name, point)
+limit = rows("limit")
+assert limit["static"]["limit_scale"] > 2 * limit["classic"]["limit_scale"], limit
+assert rows("mooncake")["adaptive"]["sustained"]
+assert rows("offline")["adaptive"]["unfinished"] == 0
+golden = json.loads(pathlib.Path("tests/golden/deepseek-day.json").read_text())
+day = rows("day")["adaptive"]
+expected = golden["expected"]
+revenue = float(expected["revenue_usd_from_rounded_tokens"])
+assert abs(day["revenue_usd"] / revenue - 1) < expected["revenue_tolerance"], day["revenue_usd"]
+assert abs(day["cost_usd"] / float(expected["cost_usd"]) - 1) < 0.03, day["cost_usd"]
+assert (day["nodes_min"], day["nodes_max"]) == (68, 278), day
+assert abs(day["output_tokens"] / golden["tokens"]["output"] - 1) < 1e-3, day["output_tokens"]
+PYTHON
+
+printf 'decode,prefill,kv_tokens,imbalance,us\n' >"$work/steps.csv"
+for rows in 1 2 3 4 5 6 7 8 9 10; do
+    echo "$rows,$((rows % 3 * 16)),$((rows * 100)),1,$((500 + 20 * rows + rows % 3 * 16 * 3))"
+done >>"$work/steps.csv"
+"$sim" --fit "$work/steps.csv" -o "$work/model.txt" | grep -q "^10 steps: 500.0 us" ||
+    fail "the fit does not find 500 us"
+"$sim" "${azure[@]}" --model "$work/model.txt" --policy static --base-batch-size 8 \
+    >/dev/null
+
+refused 64 'unknown key "fidn-limit"' --fidn-limit
+refused 65 '--trace FILE is needed' --policy static
+refused 65 '"best" is none of static' "${azure[@]}" --policy static,best
+refused 65 'static is named twice' "${azure[@]}" --policy static,static
+refused 65 'step model h900-node: No such file' "${azure[@]}" --model h900-node
+refused 65 'neither prompt=NAME' "${azure[@]}" --columns input=x
+refused 65 'above --nodes' "${azure[@]}" --nodes-min 2
+refused 65 'lstm needs' "${azure[@]}" --predictor lstm
+refused 65 'traces by windows only' "${azure[@]}" --fluid --base-batch-size 8
+refused 65 'no arrival rate' --trace "$traces/splitwise-perf-model.csv" \
+    --columns prompt=prompt_size,output=token_size --base-batch-size 8 --find-limit
+echo "decode,prefill,kv_tokens,imbalance,us" >"$work/bad.csv"
+echo "1,2,3,0.5,4" >>"$work/bad.csv"
+refused 65 'bad.csv, line 2: expected decode' --fit "$work/bad.csv"
+echo "pelton-sim: as promised"

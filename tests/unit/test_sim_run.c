@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Whole runs: the real core, a few simulated nodes, one minute of traffic.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "scheduler/sim/random.h"
+#include "scheduler/sim/run.h"
+
+static struct step_model model;
+static struct routing routing = {
+    .tasks = 7, .experts = 256, .ranks = 8, .replicas = 288, .top_k = 8};
+
+static int open_models(void **state)
+{
+    (void)state;
+    routing_skewed(&routing, 0.6, 1);
+    return step_model_preset("h800-node", &model) ? 0 : -1;
+}
+
+static struct run_config config_of(uint32_t nodes, enum batch_policy_kind kind, uint32_t base)
+{
+    return (struct run_config){.model = &model,
+                               .routing = &routing,
+                               .policy = {.kind = kind,
+                                          .base = base,
+                                          .max = 4096,
+                                          .alpha = 0.5,
+                                          .threshold = 0.75,
+                                          .smoothing = 0.3,
+                                          .window_ms = 500,
+                                          .pressure_gain = 1,
+                                          .kv_share = 0.75,
+                                          .step_us_target = 100000},
+                               .nodes = nodes,
+                               .kv_share = 0.75,
+                               .assign_ahead_percent = 25,
+                               .tick_us = 100000,
+                               .heartbeat_us = 1000000,
+                               .step_us_target = 100000,
+                               .balance_us = 10000000,
+                               .balance_gain_min = 1.02,
+                               .planner = {.workers_min = 1,
+                                           .workers_max = nodes,
+                                           .base_batch = 32,
+                                           .utilisation = 0.8,
+                                           .drain_ms = 60000,
+                                           .scale_down_ms = 60000},
+                               .predictor = predict_defaults(PREDICT_EWMA),
+                               .window_us = 10000000,
+                               .forecast_windows = 1,
+                               .node_start_us = 20000000,
+                               .horizon_us = (int64_t)3600 * 1000000,
+                               .seed = 1};
+}
+
+/* Poisson arrivals, exponential lengths. */
+static void make_trace(struct trace *trace, double rate, double seconds, double prompt,
+                       double output)
+{
+    struct random random = {7};
+    double at = 0;
+
+    *trace = (struct trace){.capacity = (size_t)(rate * seconds * 2) + 16};
+    trace->requests = calloc(trace->capacity, sizeof *trace->requests);
+    while ((at += random_exponential(&random, 1 / rate)) < seconds &&
+           trace->count < trace->capacity) {
+        const struct trace_request request = {(int64_t)(at * 1e6),
+                                              1 + (uint32_t)random_exponential(&random, prompt),
+                                              1 + (uint32_t)random_exponential(&random, output)};
+        trace->requests[trace->count++] = request;
+        trace->prompt_tokens += request.prompt_tokens;
+        trace->output_tokens += request.output_tokens;
+        trace->context_tokens +=
+            request.output_tokens * (request.prompt_tokens + request.output_tokens / 2.0);
+    }
+    trace->duration_us = (int64_t)(seconds * 1e6);
+}
+
+static void every_request_once(void **state)
+{
+    struct run_config config = config_of(2, BATCH_STATIC, 64);
+    struct run_result result;
+    struct trace trace;
+    uint64_t made = 0;
+
+    (void)state;
+    make_trace(&trace, 30, 60, 500, 100);
+    assert_true(run_trace(&config, &trace, &result, &(struct err){0}));
+    assert_int_equal(result.requests, trace.count);
+    assert_int_equal(result.unfinished, 0);
+    assert_int_equal(result.late, trace.count); /* config's bound is 0 */
+    assert_false(result.given_up);
+    assert_int_equal(result.output_tokens, trace.output_tokens);
+    assert_int_equal(result.prompt_tokens, trace.prompt_tokens);
+    for (uint32_t h = 0; h < result.hours_count; h++)
+        made += result.hours[h].output_tokens;
+    assert_int_equal(made, trace.output_tokens); /* by steps and by requests */
+    for (uint64_t i = 0; i < result.requests; i++) {
+        assert_true(isfinite(result.latency_s[i]));
+        assert_true(i == 0 || result.latency_s[i] >= result.latency_s[i - 1]);
+    }
+    assert_true(result.busy_hours <= result.node_hours);
+    assert_true(result.utilisation > 0 && result.utilisation < 1);
+    assert_true(result.latency_mean_s > (double)run_quantile(result.first_s, result.requests, 0.1));
+    run_result_free(&result);
+    trace_free(&trace);
+}
+
+/* One node that decodes one sequence at a time is an M/G/1 queue: requests served in their order,
+ * so Pollaczek and Khinchine say how long they wait. */
+static void a_queue_by_the_book(void **state)
+{
+    struct run_config config = config_of(1, BATCH_STATIC, 1);
+    struct step_model simple = {.fixed_us = 1000,
+                                .kv_tokens = 1000000,
+                                .max_seqs = 1,
+                                .chunk_tokens = 1000000,
+                                .usd_per_hour = 1};
+    struct run_result result;
+    struct trace trace;
+    double rate = 5, service, square, wait;
+
+    (void)state;
+    config.model = &simple;
+    config.tick_us = 1000;
+    config.balance_us = 0;
+    config.assign_ahead_percent = 100;
+    config.horizon_us = (int64_t)36000 * 1000000;
+    make_trace(&trace, rate, 3000, 10, 100);
+    assert_true(run_trace(&config, &trace, &result, &(struct err){0}));
+    service = square = 0;
+    for (size_t i = 0; i < trace.count; i++) {
+        double s = trace.requests[i].output_tokens * 1e-3;
+        service += s / (double)trace.count;
+        square += s * s / (double)trace.count;
+    }
+    rate = (double)trace.count / 3000;
+    wait = rate * square / (2 * (1 - rate * service));
+    assert_true(fabs(result.latency_mean_s / (service + wait) - 1) < 0.05);
+    run_result_free(&result);
+    trace_free(&trace);
+}
+
+static void the_same_seed_gives_the_same_run(void **state)
+{
+    struct run_config config = config_of(3, BATCH_ADAPTIVE, 32);
+    struct run_result a, b;
+    struct trace trace;
+
+    (void)state;
+    make_trace(&trace, 60, 40, 800, 150);
+    assert_true(run_trace(&config, &trace, &a, &(struct err){0}));
+    assert_true(run_trace(&config, &trace, &b, &(struct err){0}));
+    assert_memory_equal(a.latency_s, b.latency_s, a.requests * sizeof *a.latency_s);
+    assert_memory_equal(a.hours, b.hours, sizeof a.hours);
+    assert_int_equal(a.steps, b.steps);
+    assert_true(a.imbalance == b.imbalance);
+    run_result_free(&a);
+    run_result_free(&b);
+    trace_free(&trace);
+}
+
+/* A burst on two nodes with a base of 8: the adaptive batch must not need a tuned base. */
+static void adaptive_beats_a_base_that_is_too_small(void **state)
+{
+    struct run_config config = config_of(2, BATCH_STATIC, 8);
+    struct run_result fixed, adaptive;
+    struct trace trace;
+
+    (void)state;
+    make_trace(&trace, 40, 30, 300, 200);
+    assert_true(run_trace(&config, &trace, &fixed, &(struct err){0}));
+    config.policy.kind = BATCH_ADAPTIVE;
+    assert_true(run_trace(&config, &trace, &adaptive, &(struct err){0}));
+    assert_true(adaptive.duration_s * 1.5 < fixed.duration_s);
+    assert_true(run_quantile(adaptive.latency_s, trace.count, 0.99) <
+                0.5 * run_quantile(fixed.latency_s, trace.count, 0.99));
+    run_result_free(&fixed);
+    run_result_free(&adaptive);
+    trace_free(&trace);
+}
+
+static void late_runs_are_given_up(void **state)
+{
+    struct run_config config = config_of(1, BATCH_STATIC, 1);
+    struct run_result result;
+    struct trace trace;
+
+    (void)state;
+    make_trace(&trace, 10, 60, 100, 100);
+    config.late_base_us = 10000000;
+    config.late_share = 0.01;
+    assert_true(run_trace(&config, &trace, &result, &(struct err){0}));
+    assert_true(result.given_up);
+    assert_true(result.unfinished > 0);
+    assert_true(result.late > trace.count / 100);
+    assert_true(isinf(run_quantile(result.latency_s, result.requests, 0.99)));
+    assert_true(result.duration_s < 60);
+    run_result_free(&result);
+    trace_free(&trace);
+}
+
+static void nodes_come_and_go_and_nothing_is_lost(void **state)
+{
+    struct run_config config = config_of(6, BATCH_ADAPTIVE, 64);
+    struct run_result result;
+    struct trace trace;
+
+    (void)state;
+    /* A minute of rush, then five of calm. */
+    make_trace(&trace, 60, 60, 500, 300);
+    for (int i = 0; i < 300 && trace.count < trace.capacity; i++) {
+        trace.requests[trace.count++] = (struct trace_request){(60 + i) * 1000000LL, 100, 50};
+        trace.prompt_tokens += 100;
+        trace.output_tokens += 50;
+    }
+    config.scale = true;
+    assert_true(run_trace(&config, &trace, &result, &(struct err){0}));
+    assert_int_equal(result.unfinished, 0);
+    assert_int_equal(result.output_tokens, trace.output_tokens);
+    assert_int_equal(result.nodes_min, 1);
+    assert_true(result.nodes_max >= 2);
+    assert_true(result.node_hours < 6 * result.duration_s / 3600);
+    assert_true(result.node_hours > result.duration_s / 3600);
+    run_result_free(&result);
+    trace_free(&trace);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_request_once),
+        cmocka_unit_test(a_queue_by_the_book),
+        cmocka_unit_test(the_same_seed_gives_the_same_run),
+        cmocka_unit_test(adaptive_beats_a_base_that_is_too_small),
+        cmocka_unit_test(late_runs_are_given_up),
+        cmocka_unit_test(nodes_come_and_go_and_nothing_is_lost),
+    };
+
+    return cmocka_run_group_tests(tests, open_models, NULL);
+}
