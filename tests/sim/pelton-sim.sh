@@ -87,7 +87,7 @@ refused 65 'step model h900-node: No such file' "${azure[@]}" --model h900-node
 refused 65 'neither prompt=NAME' "${azure[@]}" --columns input=x
 refused 65 'above --nodes' "${azure[@]}" --nodes-min 2
 refused 65 'lstm needs' "${azure[@]}" --predictor lstm
-refused 65 'traces by windows only' "${azure[@]}" --fluid --base-batch-size 8
+refused 65 'needs a trace by windows' "${azure[@]}" --fluid --base-batch-size 8
 refused 65 'no arrival rate' --trace "$traces/splitwise-perf-model.csv" \
     --columns prompt=prompt_size,output=token_size --base-batch-size 8 --find-limit
 echo "decode,prefill,kv_tokens,imbalance,us" >"$work/bad.csv"

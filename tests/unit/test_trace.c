@@ -208,7 +208,7 @@ static void windows_refused(void **state)
     refuse(WINDOWS "0,1,1,200,100,9,9\n", 2, "expected window_start_s", &options);
     write_text(AZURE);
     assert_false(trace_read_windows(&read, &options, &err));
-    assert_non_null(strstr(err.message, "traces by windows only"));
+    assert_non_null(strstr(err.message, "needs a trace by windows"));
 }
 
 static void offline(void **state)
