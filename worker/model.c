@@ -344,8 +344,3 @@ const char *model_revision(const struct model *model)
 {
     return model->revision;
 }
-
-uint64_t model_weights_size(const struct model *model)
-{
-    return weights_size(model->weights);
-}

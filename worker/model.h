@@ -85,6 +85,4 @@ const char *model_numerics_id(const struct model *model);
  * without reading them all. */
 const char *model_revision(const struct model *model);
 
-uint64_t model_weights_size(const struct model *model);
-
 #endif

@@ -31,9 +31,9 @@ static const struct pipeline_entry decode[] = {
     {STAGE_COMBINE_RECV, 1, 1},
 };
 
-const struct pipeline pipeline_sequential = {"sequential", sequential, COUNT(sequential), 1};
-const struct pipeline pipeline_prefill = {"prefill", prefill, COUNT(prefill), 2};
-const struct pipeline pipeline_decode = {"decode", decode, COUNT(decode), 2};
+const struct pipeline pipeline_sequential = {sequential, COUNT(sequential), 1};
+const struct pipeline pipeline_prefill = {prefill, COUNT(prefill), 2};
+const struct pipeline pipeline_decode = {decode, COUNT(decode), 2};
 
 bool pipeline_run(const struct pipeline *pipeline, uint32_t layers,
                   bool (*stage)(void *context, enum stage stage, uint32_t layer,

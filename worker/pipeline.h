@@ -49,7 +49,6 @@ struct pipeline_entry {
 };
 
 struct pipeline {
-    const char *name;
     const struct pipeline_entry *entries;
     size_t entry_count;
     uint32_t micro_batches;

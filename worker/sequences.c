@@ -11,7 +11,7 @@ bool sequences_open(struct sequences *sequences, uint32_t count, uint32_t contex
 {
     const size_t pages_max = kv_pages_needed(context_max);
 
-    *sequences = (struct sequences){.pool_count = count, .context_max = context_max};
+    *sequences = (struct sequences){.pool_count = count};
     if (!kv_pages_open(&sequences->pages, pages, err))
         return false;
     sequences->pool = calloc(count, sizeof *sequences->pool);

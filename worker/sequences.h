@@ -56,7 +56,6 @@ struct sequences {
     uint32_t pool_count;
     uint32_t running_count;
     uint32_t waiting_count;
-    uint32_t context_max;
 };
 
 bool sequences_open(struct sequences *sequences, uint32_t count, uint32_t context_max,

@@ -145,13 +145,6 @@ static const struct tensor *find(const struct weights *weights, const char *name
     return NULL;
 }
 
-bool weights_has(const struct weights *weights, const char *name)
-{
-    const char *path;
-
-    return find(weights, name, &path) != NULL;
-}
-
 /* Memory that lives as long as the weights. */
 static void *keep(struct weights *weights, size_t size, const char *name, struct err *err)
 {
