@@ -125,12 +125,19 @@ static const struct field cancel_rows[] = {
 static const struct fields cancel_fields = TABLE(cancel, "Cancel");
 
 static const struct field hello_rows[] = {
-    NEED(hello, FIELD_U32, slot),        NEED(hello, FIELD_UUID, incarnation),
-    HAVE(hello, FIELD_STR, model),       HAVE(hello, FIELD_STR, revision),
-    HAVE(hello, FIELD_STR, numerics_id), HAVE(hello, FIELD_STR, hardware),
-    HAVE(hello, FIELD_STR, precision),   SYMBOL(hello, role, worker_role),
-    HAVE(hello, FIELD_U32, max_seqs),    HAVE(hello, FIELD_U32, max_context),
-    HAVE(hello, FIELD_U64, kv_tokens),   HAVE(hello, FIELD_I64, assignments_offset),
+    NEED(hello, FIELD_U32, slot),
+    NEED(hello, FIELD_UUID, incarnation),
+    HAVE(hello, FIELD_STR, model),
+    HAVE(hello, FIELD_STR, revision),
+    HAVE(hello, FIELD_STR, numerics_id),
+    HAVE(hello, FIELD_STR, hardware),
+    HAVE(hello, FIELD_STR, precision),
+    SYMBOL(hello, role, worker_role),
+    HAVE(hello, FIELD_U32, max_seqs),
+    HAVE(hello, FIELD_U32, max_context),
+    HAVE(hello, FIELD_U64, kv_tokens),
+    HAVE(hello, FIELD_U32, experts),
+    HAVE(hello, FIELD_I64, assignments_offset),
     HAVE(hello, FIELD_I64, sent_ms),
 };
 static const struct fields hello_fields = TABLE(hello, "Hello");
@@ -146,6 +153,8 @@ static const struct field heartbeat_rows[] = {
     HAVE(heartbeat, FIELD_F64, load),
     FLOATS(heartbeat, layer_load),
     HAVE(heartbeat, FIELD_I64, step_us),
+    HAVE(heartbeat, FIELD_F64, imbalance),
+    HAVE(heartbeat, FIELD_F64, experts_used),
     HAVE(heartbeat, FIELD_I64, prefill_tokens),
     HAVE(heartbeat, FIELD_I64, decode_tokens),
     HAVE(heartbeat, FIELD_I64, steps),
@@ -155,9 +164,10 @@ static const struct field heartbeat_rows[] = {
 static const struct fields heartbeat_fields = TABLE(heartbeat, "Heartbeat");
 
 static const struct field progress_rows[] = {
-    NEED(progress, FIELD_U32, slot),        NEED(progress, FIELD_UUID, incarnation),
-    NEED(progress, FIELD_UUID, request_id), HAVE(progress, FIELD_U32, attempt),
-    HAVE(progress, FIELD_U32, first_index), HAVE(progress, FIELD_I32_ARRAY, ids),
+    NEED(progress, FIELD_U32, slot),          NEED(progress, FIELD_UUID, incarnation),
+    NEED(progress, FIELD_UUID, request_id),   HAVE(progress, FIELD_U32, attempt),
+    HAVE(progress, FIELD_U32, first_index),   HAVE(progress, FIELD_I32_ARRAY, ids),
+    HAVE(progress, FIELD_I32_ARRAY, profile),
 };
 static const struct fields progress_fields = TABLE(progress, "Progress");
 
@@ -170,6 +180,7 @@ static const struct field done_rows[] = {
     HAVE(done, FIELD_I32_ARRAY, ids),
     SYMBOL(done, finish_reason, finish_reason),
     RECORD(done, usage, token_usage),
+    HAVE(done, FIELD_I32_ARRAY, profile),
 };
 static const struct fields done_fields = TABLE(done, "Done");
 

@@ -102,6 +102,7 @@ struct hello {
     uint32_t max_seqs;          /* rows in its activation buffers */
     uint32_t max_context;       /* tokens of one sequence, prompt and answer */
     uint64_t kv_tokens;         /* tokens its KV cache holds */
+    uint32_t experts;           /* per layer of its expert profiles; 0: it reports none */
     int64_t assignments_offset; /* end of its partition at start: older commands are not its own */
     int64_t sent_ms;
 };
@@ -125,6 +126,8 @@ struct heartbeat {
     const float *layer_load; /* the same by expert layer */
     size_t layer_load_count;
     int64_t step_us;        /* EWMA */
+    double imbalance;       /* EWMA: busiest expert's tokens in a step over the mean */
+    double experts_used;    /* EWMA: experts of a layer with work in a step */
     int64_t prefill_tokens; /* totals of the incarnation */
     int64_t decode_tokens;
     int64_t steps;
@@ -139,6 +142,7 @@ struct progress {
     uint32_t attempt;
     uint32_t first_index; /* index of ids[0] among the answer's ids */
     struct i32_array ids;
+    struct i32_array profile; /* as Done's, so far; with the first Progress of an attempt */
 };
 
 /* What one attempt used. The prompt's tokens are uncached + cached. */
@@ -161,6 +165,9 @@ struct done {
     struct i32_array ids; /* all generated ids, the end mark included when there was one */
     enum finish_reason finish_reason;
     struct token_usage usage;
+    /* Which experts its tokens chose: counts by layer (of those that are counted) and expert, each
+     * layer scaled to 63 for its largest; empty where unknown */
+    struct i32_array profile;
 };
 
 /* The OpenAI error object. code "" where nothing failed. */

@@ -8,6 +8,7 @@
 #include "common/check.h"
 #include "common/clock.h"
 #include "worker/expert_load.h"
+#include "worker/expert_profile.h"
 #include "worker/model.h"
 #include "worker/sequences.h"
 #include "worker/step_plan.h"
@@ -25,6 +26,7 @@ struct engine {
     struct sequences sequences;
     struct step_plan plan;
     struct expert_load load;
+    struct expert_profile_shape profile;
     struct sampler_candidate *candidates; /* (vocab_size) the sampler's scratch */
     enum numerics numerics;
     bool overlap;
@@ -101,8 +103,14 @@ static bool open_parts(struct engine *engine, const struct engine_config *config
 
     const struct step_limits limits = {
         .seqs_max = config->max_seqs, .chunk_tokens = chunk, .context_max = engine->context_max};
-    return sequences_open(&engine->sequences, config->max_seqs + config->max_waiting,
-                          engine->context_max, pages, err) &&
+    engine->profile = expert_profile_shape(model_config_expert_layers(c), c->experts, c->top_k);
+    return sequences_open(
+               &engine->sequences,
+               (struct sequences_shape){.count = config->max_seqs + config->max_waiting,
+                                        .context_max = engine->context_max,
+                                        .pages = pages,
+                                        .profile_cells = expert_profile_cells(&engine->profile)},
+               err) &&
            step_plan_open(&engine->plan, limits, err) &&
            expert_load_open(
                &engine->load, model_config_expert_layers(c), c->experts, c->top_k,
@@ -154,6 +162,7 @@ void engine_info(const struct engine *engine, struct engine_info *info)
         .kv_tokens = (uint64_t)engine->sequences.pages.count * KV_PAGE_TOKENS,
         .expert_layers = engine->load.layers,
         .experts = c->experts,
+        .profile_count = expert_profile_cells(&engine->profile),
         .eos_ids = c->eos_ids,
         .eos_count = c->eos_count,
     };
@@ -205,6 +214,7 @@ bool engine_submit(struct engine *engine, const struct engine_request *request, 
         .tag = request->tag,
         .tokens = sequence->tokens,
         .pages = sequence->pages,
+        .expert_counts = sequence->expert_counts,
         .sampling = request->sampling,
         .ignore_eos = request->ignore_eos,
         .prompt_count = request->prompt_count,
@@ -216,6 +226,8 @@ bool engine_submit(struct engine *engine, const struct engine_request *request, 
     if (request->prefix_count > 0)
         memcpy(sequence->tokens + request->prompt_count, request->prefix,
                request->prefix_count * sizeof *request->prefix);
+    memset(sequence->expert_counts, 0,
+           expert_profile_cells(&engine->profile) * sizeof *sequence->expert_counts);
     sequences_move(s, sequence, SEQUENCE_WAITING);
     return true;
 }
@@ -236,6 +248,16 @@ bool engine_remove(struct engine *engine, uint64_t tag, struct engine_usage *usa
     usage->queue_us =
         (sequence->first_step_us ? sequence->first_step_us : clock_mono_us()) - sequence->submit_us;
     sequences_move(&engine->sequences, sequence, SEQUENCE_FREE);
+    return true;
+}
+
+bool engine_profile(const struct engine *engine, uint64_t tag, int32_t *profile)
+{
+    const struct sequence *sequence = sequences_find(&engine->sequences, tag);
+
+    if (!sequence || sequence->first_step_us == 0)
+        return false;
+    expert_profile_scale(&engine->profile, sequence->expert_counts, profile);
     return true;
 }
 
@@ -286,6 +308,22 @@ static struct engine_token say(struct engine *engine, struct sequence *sequence,
     return token;
 }
 
+/* What the rows of each sequence chose in the step. */
+static void count_profiles(struct engine *engine)
+{
+    const struct step_plan *plan = &engine->plan;
+    const struct expert_profile_shape *shape = &engine->profile;
+
+    for (uint32_t l = 0; l < shape->layers; l++) {
+        const uint32_t *experts = model_experts(engine->model, l * shape->stride);
+
+        for (uint32_t i = 0; i < plan->n_seqs; i++)
+            expert_profile_count(shape, plan->seqs[i]->expert_counts, l,
+                                 experts + (size_t)plan->first_row[i] * shape->top_k,
+                                 plan->seq_rows[i]);
+    }
+}
+
 /* Times and counts of a step that began at start_us and just ended. */
 static void account(struct engine *engine, int64_t start_us, int64_t end_us)
 {
@@ -296,6 +334,7 @@ static void account(struct engine *engine, int64_t start_us, int64_t end_us)
     for (uint32_t l = 0; l < engine->load.layers; l++)
         expert_load_count(&engine->load, l, model_experts(engine->model, l), plan->n_rows);
     expert_load_step(&engine->load, plan->n_rows, us);
+    count_profiles(engine);
     for (uint32_t i = 0; i < plan->n_seqs; i++) {
         struct sequence *sequence = plan->seqs[i];
         const double share = (double)us * sequence->rows / plan->n_rows;
@@ -367,5 +406,8 @@ void engine_stats(const struct engine *engine, struct engine_stats *stats)
         .load = engine_has_work(engine) ? expert_load_largest(&engine->load) : 0,
         .layer_load = engine->load.layer_load,
         .expert_tokens = engine->load.tokens,
+        .layer_sums = engine->load.sums,
+        .imbalance = engine->load.imbalance,
+        .experts_used = engine->load.experts_used,
     };
 }

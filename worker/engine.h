@@ -26,7 +26,8 @@
 #include <stdint.h>
 
 #include "common/err.h"
-#include "worker/sampler.h" /* struct sampling */
+#include "worker/expert_load.h" /* struct expert_layer_sums */
+#include "worker/sampler.h"     /* struct sampling */
 
 enum engine_numerics { ENGINE_F32, ENGINE_BF16 };
 
@@ -58,7 +59,8 @@ struct engine_info {
     uint32_t max_seqs;
     uint64_t kv_tokens; /* capacity */
     uint32_t expert_layers;
-    uint32_t experts; /* per layer */
+    uint32_t experts;       /* per layer */
+    uint32_t profile_count; /* numbers in a sequence's expert profile; 0: no experts */
     const int32_t *eos_ids;
     size_t eos_count;
 };
@@ -113,7 +115,10 @@ struct engine_stats {
     const float
         *layer_load; /* (expert_layers): EWMA of the busiest expert's tokens in a step over
                       * what it can do within the target step time; valid until the next call */
-    const uint64_t *expert_tokens; /* (expert_layers, experts): totals */
+    const uint64_t *expert_tokens;              /* (expert_layers, experts): totals */
+    const struct expert_layer_sums *layer_sums; /* (expert_layers): over all steps */
+    double imbalance;    /* EWMA: busiest expert's tokens over the mean, mean over layers */
+    double experts_used; /* EWMA: experts with work in a step, mean over layers */
 };
 
 struct engine;
@@ -131,6 +136,10 @@ bool engine_submit(struct engine *engine, const struct engine_request *request, 
 /* Forget a sequence, whether finished, running or waiting, and say what it used. False: no such
  * tag. */
 bool engine_remove(struct engine *engine, uint64_t tag, struct engine_usage *usage);
+
+/* Which experts the sequence's tokens chose so far, prompt and answer: (profile_count) by counted
+ * layer and expert (worker/expert_profile.h). False: no such tag, or none of it has run yet. */
+bool engine_profile(const struct engine *engine, uint64_t tag, int32_t *profile);
 
 /* Sequences allowed in one step from now on, clamped to 1..max_seqs. Running ones stay. */
 void engine_batch_size(struct engine *engine, uint32_t batch_size);

@@ -18,14 +18,17 @@ bool expert_load_open(struct expert_load *load, uint32_t layers, uint32_t expert
     *load = (struct expert_load){
         .tokens = calloc(cells + 1, sizeof *load->tokens),
         .layer_load = calloc(layers + 1, sizeof *load->layer_load),
+        .sums = calloc(layers + 1, sizeof *load->sums),
         .busiest = calloc(layers + 1, sizeof *load->busiest),
+        .distinct = calloc(layers + 1, sizeof *load->distinct),
         .counts = calloc(experts + 1, sizeof *load->counts),
         .layers = layers,
         .experts = experts,
         .top_k = top_k,
         .step_us_target = step_us_target,
     };
-    if (load->tokens && load->layer_load && load->busiest && load->counts)
+    if (load->tokens && load->layer_load && load->sums && load->busiest && load->distinct &&
+        load->counts)
         return true;
     expert_load_close(load);
     return err_set(err, ERR_FATAL, "no memory for the loads of %zu experts", cells);
@@ -35,7 +38,9 @@ void expert_load_close(struct expert_load *load)
 {
     free(load->tokens);
     free(load->layer_load);
+    free(load->sums);
     free(load->busiest);
+    free(load->distinct);
     free(load->counts);
     *load = (struct expert_load){0};
 }
@@ -45,16 +50,19 @@ void expert_load_count(struct expert_load *load, uint32_t layer, const uint32_t 
 {
     uint64_t *totals = load->tokens + (size_t)layer * load->experts;
     uint32_t busiest = 0;
+    uint32_t distinct = 0;
 
     memset(load->counts, 0, load->experts * sizeof *load->counts);
     for (size_t i = 0; i < (size_t)n_tokens * load->top_k; i++)
         load->counts[experts[i]]++;
     for (uint32_t e = 0; e < load->experts; e++) {
         totals[e] += load->counts[e];
+        distinct += load->counts[e] > 0;
         if (load->counts[e] > busiest)
             busiest = load->counts[e];
     }
     load->busiest[layer] = busiest;
+    load->distinct[layer] = distinct;
 }
 
 static void fit(struct expert_load *load, double tokens, double us)
@@ -91,11 +99,32 @@ double expert_load_tokens_target(const struct expert_load *load)
     return tokens > 1 ? tokens : 1;
 }
 
+/* The step's busiest and distinct experts into the sums and the smoothed means over layers. */
+static void add_step(struct expert_load *load, uint32_t n_tokens)
+{
+    const double mean = (double)n_tokens * load->top_k / load->experts;
+    double imbalance = 0;
+    double used = 0;
+
+    if (load->layers == 0)
+        return;
+    for (uint32_t l = 0; l < load->layers; l++) {
+        load->sums[l].busiest_tokens += load->busiest[l];
+        load->sums[l].distinct += load->distinct[l];
+        load->sums[l].imbalance += load->busiest[l] / mean;
+        imbalance += load->busiest[l] / mean / load->layers;
+        used += (double)load->distinct[l] / load->layers;
+    }
+    load->imbalance += smoothing * (imbalance - load->imbalance);
+    load->experts_used += smoothing * (used - load->experts_used);
+}
+
 void expert_load_step(struct expert_load *load, uint32_t n_tokens, int64_t us)
 {
     double capacity;
 
     fit(load, n_tokens, (double)us);
+    add_step(load, n_tokens);
     capacity = expert_load_tokens_target(load) * load->top_k / load->experts;
     for (uint32_t l = 0; l < load->layers; l++) {
         double now = load->busiest[l] / capacity;

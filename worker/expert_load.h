@@ -9,6 +9,10 @@
  * forgotten, and solved for the target. Tokens spread evenly over the experts
  * then give load 1 when a step takes as long as it may; skew shows as more.
  *
+ * Beside it stands what the load is made of: how many times the mean the busiest
+ * expert of a step got, and how many experts had work at all, since each of those
+ * reads its weights whatever it has to do.
+ *
  * Values only: it reads no clock.
  */
 #ifndef WORKER_EXPERT_LOAD_H
@@ -20,15 +24,26 @@
 
 #include "common/err.h"
 
+/* One layer's sums over all steps. */
+struct expert_layer_sums {
+    uint64_t busiest_tokens; /* of the busiest expert */
+    uint64_t distinct;       /* experts with at least one token */
+    double imbalance;        /* busiest over mean */
+};
+
 struct expert_load {
-    uint64_t *tokens;  /* (layers, experts) totals */
-    float *layer_load; /* (layers) smoothed */
-    uint32_t *busiest; /* (layers) of the step that is being counted */
-    uint32_t *counts;  /* (experts) scratch */
-    uint32_t layers;   /* that have experts */
-    uint32_t experts;  /* per layer */
-    uint32_t top_k;    /* per token */
+    uint64_t *tokens;               /* (layers, experts) totals */
+    float *layer_load;              /* (layers) smoothed */
+    struct expert_layer_sums *sums; /* (layers) */
+    uint32_t *busiest;              /* (layers) of the step that is being counted */
+    uint32_t *distinct;             /* (layers) the same */
+    uint32_t *counts;               /* (experts) scratch */
+    uint32_t layers;                /* that have experts */
+    uint32_t experts;               /* per layer */
+    uint32_t top_k;                 /* per token */
     int64_t step_us_target;
+    double imbalance; /* mean over layers, smoothed over steps */
+    double experts_used;
     /* Sums over past steps, weighted: of 1, tokens, time, tokens^2, tokens * time. */
     double sum_one, sum_tokens, sum_us, sum_tokens2, sum_tokens_us;
 };

@@ -6,21 +6,24 @@
 
 #include "common/check.h"
 
-bool sequences_open(struct sequences *sequences, uint32_t count, uint32_t context_max,
-                    uint32_t pages, struct err *err)
+bool sequences_open(struct sequences *sequences, struct sequences_shape shape, struct err *err)
 {
+    const uint32_t count = shape.count;
+    const uint32_t context_max = shape.context_max;
     const size_t pages_max = kv_pages_needed(context_max);
 
     *sequences = (struct sequences){.pool_count = count};
-    if (!kv_pages_open(&sequences->pages, pages, err))
+    if (!kv_pages_open(&sequences->pages, shape.pages, err))
         return false;
     sequences->pool = calloc(count, sizeof *sequences->pool);
     sequences->running = calloc(count, sizeof(struct sequence *));
     sequences->waiting = calloc(count, sizeof(struct sequence *));
     sequences->tokens = calloc((size_t)count * context_max, sizeof *sequences->tokens);
     sequences->page_lists = calloc(count * pages_max, sizeof *sequences->page_lists);
+    sequences->expert_counts =
+        calloc((size_t)count * shape.profile_cells + 1, sizeof *sequences->expert_counts);
     if (!sequences->pool || !sequences->running || !sequences->waiting || !sequences->tokens ||
-        !sequences->page_lists) {
+        !sequences->page_lists || !sequences->expert_counts) {
         sequences_close(sequences);
         return err_set(err, ERR_FATAL, "no memory for %u sequences of %u tokens", count,
                        context_max);
@@ -28,6 +31,8 @@ bool sequences_open(struct sequences *sequences, uint32_t count, uint32_t contex
     for (uint32_t i = 0; i < count; i++) {
         sequences->pool[i].tokens = sequences->tokens + (size_t)i * context_max;
         sequences->pool[i].pages = sequences->page_lists + i * pages_max;
+        sequences->pool[i].expert_counts =
+            sequences->expert_counts + (size_t)i * shape.profile_cells;
     }
     return true;
 }
@@ -40,6 +45,7 @@ void sequences_close(struct sequences *sequences)
     free(sequences->waiting);
     free(sequences->tokens);
     free(sequences->page_lists);
+    free(sequences->expert_counts);
     *sequences = (struct sequences){0};
 }
 

@@ -28,6 +28,7 @@ struct sequence {
     uint64_t tag;
     int32_t *tokens; /* (context_max) prompt, then answer; the first known of them are set */
     uint32_t *pages; /* (pages of context_max) the first page_count are its own */
+    uint32_t *expert_counts; /* (profile_cells) worker/expert_profile.h */
     struct sampling sampling;
     enum sequence_state state;
     bool ignore_eos;
@@ -52,14 +53,21 @@ struct sequences {
     struct sequence **waiting; /* (waiting_count), next first */
     int32_t *tokens;
     uint32_t *page_lists;
+    uint32_t *expert_counts;
     struct kv_pages pages;
     uint32_t pool_count;
     uint32_t running_count;
     uint32_t waiting_count;
 };
 
-bool sequences_open(struct sequences *sequences, uint32_t count, uint32_t context_max,
-                    uint32_t pages, struct err *err);
+struct sequences_shape {
+    uint32_t count;
+    uint32_t context_max; /* tokens of a sequence */
+    uint32_t pages;
+    uint32_t profile_cells; /* of a sequence; 0 is allowed */
+};
+
+bool sequences_open(struct sequences *sequences, struct sequences_shape shape, struct err *err);
 void sequences_close(struct sequences *sequences); /* zeroed is allowed */
 
 /* NULL: no such tag, or no free place. */

@@ -30,6 +30,33 @@ static void test_counts(void **state)
     assert_int_equal(load.tokens[4 + 3], 1);
     assert_int_equal(load.tokens[0], 0);
     assert_int_equal(load.busiest[1], 1); /* of the last count */
+    assert_int_equal(load.distinct[1], 2);
+    expert_load_close(&load);
+}
+
+/* Busiest over mean, by hand: 3 tokens choose 6 times among 4 experts, the mean is 1.5 and the
+ * busiest has 3; then 1 token, mean 0.5, busiest 1. The smoothed ones move by a sixteenth a step.
+ */
+static void test_sums(void **state)
+{
+    const uint32_t three[] = {0, 1, 1, 2, 3, 1};
+    const uint32_t one[] = {2, 3};
+    struct expert_load load;
+    struct err err;
+
+    (void)state;
+    assert_true(expert_load_open(&load, 2, 4, 2, 1000, &err));
+    expert_load_count(&load, 0, three, 3);
+    expert_load_count(&load, 1, three, 3);
+    expert_load_step(&load, 3, 100);
+    assert_true(fabs(load.imbalance - 2.0 / 16) < 1e-12);
+    assert_true(fabs(load.experts_used - 4.0 / 16) < 1e-12);
+    expert_load_count(&load, 0, one, 1);
+    expert_load_count(&load, 1, one, 1);
+    expert_load_step(&load, 1, 100);
+    assert_int_equal(load.sums[1].busiest_tokens, 4);
+    assert_int_equal(load.sums[1].distinct, 6);
+    assert_true(fabs(load.sums[1].imbalance - 4) < 1e-12);
     expert_load_close(&load);
 }
 
@@ -107,9 +134,9 @@ static void test_without_experts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_counts),          cmocka_unit_test(test_finds_capacity),
-        cmocka_unit_test(test_one_size),        cmocka_unit_test(test_load),
-        cmocka_unit_test(test_without_experts),
+        cmocka_unit_test(test_counts),         cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_finds_capacity), cmocka_unit_test(test_one_size),
+        cmocka_unit_test(test_load),           cmocka_unit_test(test_without_experts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

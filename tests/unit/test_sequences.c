@@ -29,7 +29,10 @@ static void test_places(void **state)
     struct err err;
 
     (void)state;
-    assert_true(sequences_open(&sequences, 2, 20, 8, &err));
+    assert_true(sequences_open(
+        &sequences,
+        (struct sequences_shape){.count = 2, .context_max = 20, .pages = 8, .profile_cells = 3},
+        &err));
     one = add(&sequences, 7);
     add(&sequences, 8);
     assert_null(sequences_take(&sequences));
@@ -50,7 +53,8 @@ static void test_queues(void **state)
     struct err err;
 
     (void)state;
-    assert_true(sequences_open(&s, 4, 20, 8, &err));
+    assert_true(sequences_open(
+        &s, (struct sequences_shape){.count = 4, .context_max = 20, .pages = 8}, &err));
     a = add(&s, 1);
     b = add(&s, 2);
     c = add(&s, 3);

@@ -22,7 +22,10 @@ static void open_books(uint32_t seqs_max, uint32_t chunk, uint32_t pages)
         .seqs_max = seqs_max, .chunk_tokens = chunk, .context_max = pages * KV_PAGE_TOKENS};
     struct err err;
 
-    assert_true(sequences_open(&sequences, seqs_max + 4, limits.context_max, pages, &err));
+    const struct sequences_shape shape = {
+        .count = seqs_max + 4, .context_max = limits.context_max, .pages = pages};
+
+    assert_true(sequences_open(&sequences, shape, &err));
     assert_true(step_plan_open(&plan, limits, &err));
 }
 

@@ -18,6 +18,8 @@ enum gauge {
     KV_USED,
     KV_CAPACITY,
     LOAD,
+    IMBALANCE,
+    EXPERTS_USED,
     STEP_SECONDS,
     STEPS,
     PREFILL_TOKENS,
@@ -44,6 +46,10 @@ static const struct {
     [KV_CAPACITY] = {"pelton_worker_kv_capacity_tokens", false, "Tokens the KV cache holds."},
     [LOAD] = {"pelton_worker_expert_load", false,
               "Load of the busiest expert: 0 idle, 1 as much as it can do in the target time."},
+    [IMBALANCE] = {"pelton_worker_expert_imbalance", false,
+                   "Tokens of a step's busiest expert over the mean, smoothed, mean over layers."},
+    [EXPERTS_USED] = {"pelton_worker_experts_used", false,
+                      "Experts of a layer with work in a step, smoothed, mean over layers."},
     [STEP_SECONDS] = {"pelton_worker_step_seconds", false, "Time of a step, smoothed."},
     [STEPS] = {"pelton_worker_steps_total", true, "Steps."},
     [PREFILL_TOKENS] = {"pelton_worker_prefill_tokens_total", true, "Prompt tokens computed."},
@@ -57,11 +63,28 @@ static const struct {
     [CHUNKS] = {"pelton_worker_token_chunks_total", true, "Token chunks sent."},
 };
 
+/* By expert layer. */
+enum layer_metric { LAYER_LOAD, LAYER_BUSIEST, LAYER_DISTINCT, LAYER_IMBALANCE, LAYER_COUNT };
+
+static const struct {
+    const char *name;
+    bool counter;
+    const char *help;
+} layer_descriptions[LAYER_COUNT] = {
+    [LAYER_LOAD] = {"pelton_worker_layer_load", false, "The expert load by expert layer."},
+    [LAYER_BUSIEST] = {"pelton_worker_expert_busiest_tokens_total", true,
+                       "Tokens of each step's busiest expert."},
+    [LAYER_DISTINCT] = {"pelton_worker_experts_used_total", true,
+                        "Experts with work, summed over steps."},
+    [LAYER_IMBALANCE] = {"pelton_worker_expert_imbalance_total", true,
+                         "Tokens of the busiest expert over the mean, summed over steps."},
+};
+
 struct exporter {
     struct metrics *metrics;
     struct metrics_http *server;
     struct metric *gauges[GAUGE_COUNT];
-    struct metric **layers; /* (layers_count) */
+    struct metric **layers; /* (layers_count, LAYER_COUNT) */
     uint32_t layers_count;
     _Atomic bool ready; /* relaxed: it stands alone */
 };
@@ -85,14 +108,19 @@ static void add_metrics(struct exporter *exporter, const struct engine_info *inf
     }
     metric_set(exporter->gauges[KV_CAPACITY], (double)info->kv_tokens);
     exporter->layers_count = info->expert_layers;
-    exporter->layers = calloc(info->expert_layers + 1, sizeof(struct metric *));
+    exporter->layers = calloc(info->expert_layers + 1, LAYER_COUNT * sizeof(struct metric *));
     CHECK(exporter->layers != NULL);
     for (uint32_t i = 0; i < info->expert_layers; i++) {
         char label[32];
 
         snprintf(label, sizeof label, "layer=\"%u\"", i);
-        exporter->layers[i] = metrics_gauge(exporter->metrics, "pelton_worker_layer_load", label,
-                                            "The same load by expert layer.");
+        for (int m = 0; m < LAYER_COUNT; m++)
+            exporter->layers[i * LAYER_COUNT + (uint32_t)m] =
+                layer_descriptions[m].counter
+                    ? metrics_counter(exporter->metrics, layer_descriptions[m].name, label,
+                                      layer_descriptions[m].help)
+                    : metrics_gauge(exporter->metrics, layer_descriptions[m].name, label,
+                                    layer_descriptions[m].help);
     }
 }
 
@@ -134,6 +162,16 @@ void exporter_close(struct exporter *exporter)
     free(exporter);
 }
 
+static void set_layer(struct metric **layer, const struct runner_stats *stats, uint32_t i)
+{
+    const struct expert_layer_sums *sums = &stats->layer_sums[i];
+
+    metric_set(layer[LAYER_LOAD], (double)stats->layer_load[i]);
+    metric_set(layer[LAYER_BUSIEST], (double)sums->busiest_tokens);
+    metric_set(layer[LAYER_DISTINCT], (double)sums->distinct);
+    metric_set(layer[LAYER_IMBALANCE], sums->imbalance);
+}
+
 void exporter_update(struct exporter *exporter, const struct exporter_values *values)
 {
     const struct engine_stats *engine = &values->stats->engine;
@@ -145,6 +183,8 @@ void exporter_update(struct exporter *exporter, const struct exporter_values *va
         [KV_USED] = (double)engine->kv_tokens_used,
         [KV_CAPACITY] = metric_value(exporter->gauges[KV_CAPACITY]),
         [LOAD] = engine->load,
+        [IMBALANCE] = engine->imbalance,
+        [EXPERTS_USED] = engine->experts_used,
         [STEP_SECONDS] = engine->step_us / 1e6,
         [STEPS] = (double)engine->steps,
         [PREFILL_TOKENS] = (double)engine->prefill_tokens,
@@ -160,6 +200,6 @@ void exporter_update(struct exporter *exporter, const struct exporter_values *va
     for (int i = 0; i < GAUGE_COUNT; i++)
         metric_set(exporter->gauges[i], now[i]);
     for (uint32_t i = 0; i < exporter->layers_count; i++)
-        metric_set(exporter->layers[i], (double)values->stats->layer_load[i]);
+        set_layer(exporter->layers + i * LAYER_COUNT, values->stats, i);
     atomic_store_explicit(&exporter->ready, values->lease, memory_order_relaxed);
 }

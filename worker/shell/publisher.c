@@ -45,7 +45,8 @@ static bool send_progress(struct publisher *publisher, const struct report *repo
                        .request_id = assignment->request.request_id,
                        .attempt = assignment->attempt,
                        .first_index = report->progress_first,
-                       .ids = report->progress},
+                       .ids = report->progress,
+                       .profile = report->profile},
     };
 
     task_ref(task);
@@ -115,7 +116,8 @@ static bool send_done(struct publisher *publisher, const struct report *report, 
                    .text = {view.text, view.size},
                    .ids = {view.ids, view.count},
                    .finish_reason = report->finish_reason,
-                   .usage = report->usage},
+                   .usage = report->usage,
+                   .profile = report->profile},
     };
 
     publisher->done++;

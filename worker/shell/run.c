@@ -16,7 +16,7 @@ static void *put(char **at, const void *data, size_t size)
     return place;
 }
 
-struct report *run_report(struct run *run, enum report_type type)
+struct report *run_report(struct run *run, enum report_type type, struct i32_array profile)
 {
     const struct answer_view view = answer_view(run->task->answer);
     bool stream = task_assignment(run->task)->stream && type != REPORT_RELEASED;
@@ -31,13 +31,16 @@ struct report *run_report(struct run *run, enum report_type type)
 
     if (progress + chunk == 0 && type == REPORT_PROGRESS)
         return NULL;
-    report = malloc(sizeof *report + (progress + 2 * chunk) * sizeof(int32_t) + size);
+    report =
+        malloc(sizeof *report + (profile.count + progress + 2 * chunk) * sizeof(int32_t) + size);
     CHECK(report != NULL);
     *report = (struct report){.type = type,
                               .task = run->task,
                               .progress_first = run->reported,
                               .chunk_first = run->chunked};
     at = (char *)(report + 1);
+    report->profile = (struct i32_array){
+        put(&at, profile.items, profile.count * sizeof *profile.items), profile.count};
     report->progress = (struct i32_array){
         put(&at, view.ids + run->reported, progress * sizeof *view.ids), progress};
     report->chunk =
@@ -54,6 +57,7 @@ void run_mark(struct run *run, const struct report *report)
 {
     run->reported += (uint32_t)report->progress.count;
     run->chunked += (uint32_t)report->chunk.count;
+    run->profiled = run->profiled || report->profile.count > 0;
     run->unreported_us = 0;
 }
 

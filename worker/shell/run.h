@@ -15,11 +15,13 @@ struct run {
     uint32_t chunked;      /* ids in chunks */
     int64_t unreported_us; /* since when there are others; 0: there are none */
     bool in_engine;
+    bool profiled;          /* a report had the expert profile */
     struct report *outcome; /* to be pushed */
 };
 
-/* A report with all ids and text that are new; NULL if there are none and it is no outcome. */
-struct report *run_report(struct run *run, enum report_type type);
+/* A report with all ids and text that are new, and the expert profile (may be empty); NULL if there
+ * are none and it is no outcome. */
+struct report *run_report(struct run *run, enum report_type type, struct i32_array profile);
 
 /* What the report holds is not reported again. */
 void run_mark(struct run *run, const struct report *report);

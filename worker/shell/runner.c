@@ -36,22 +36,36 @@ struct runner {
     uint32_t runs_count;
     uint32_t engine_count;
     struct engine_token *tokens; /* (max_seqs) */
+    int32_t *profile;            /* (profile_count) scratch */
 
     pthread_mutex_t mutex; /* guards what follows */
     struct engine_stats stats;
-    float *layer_load; /* (layers) */
+    float *layer_load;                    /* (layers) */
+    struct expert_layer_sums *layer_sums; /* (layers) */
     bool failed;
     struct err err;
 
-    float *layer_load_copy; /* (layers) Kafka thread */
+    float *layer_load_copy;                    /* (layers) Kafka thread */
+    struct expert_layer_sums *layer_sums_copy; /* (layers) Kafka thread */
 };
 
 /* ---- model thread: reports ---- */
 
+/* Valid until the next call. */
+static struct i32_array profile_of(struct runner *runner, const struct run *run)
+{
+    if (!run->in_engine || runner->info.profile_count == 0 ||
+        !engine_profile(runner->options.engine, run->task->tag, runner->profile))
+        return (struct i32_array){0};
+    return (struct i32_array){runner->profile, runner->info.profile_count};
+}
+
 /* A full ring keeps the ids for the next report. */
 static void report_progress(struct runner *runner, struct run *run)
 {
-    struct report *report = run_report(run, REPORT_PROGRESS);
+    struct i32_array none = {0};
+    struct report *report =
+        run_report(run, REPORT_PROGRESS, run->profiled ? none : profile_of(runner, run));
 
     if (report == NULL) {
         run->unreported_us = 0;
@@ -86,6 +100,8 @@ static bool is_due(const struct runner *runner, const struct run *run, int64_t n
 static void end(struct runner *runner, struct run *run, enum report_type type,
                 enum finish_reason finish_reason)
 {
+    struct i32_array profile =
+        type == REPORT_DONE ? profile_of(runner, run) : (struct i32_array){0};
     struct engine_usage used = {0};
     int64_t before_us = 0; /* from intake to the engine */
 
@@ -98,7 +114,7 @@ static void end(struct runner *runner, struct run *run, enum report_type type,
     if (type == REPORT_DONE)
         answer_finish(run->task->answer);
     used.queue_us += before_us > 0 ? before_us : 0;
-    run->outcome = run_report(run, type);
+    run->outcome = run_report(run, type, profile);
     run->outcome->finish_reason = finish_reason;
     run->outcome->usage = run_usage(run, &used);
 }
@@ -278,6 +294,9 @@ static void publish_stats(struct runner *runner)
     if (stats.layer_load != NULL)
         memcpy(runner->layer_load, stats.layer_load,
                runner->info.expert_layers * sizeof *runner->layer_load);
+    if (stats.layer_sums != NULL)
+        memcpy(runner->layer_sums, stats.layer_sums,
+               runner->info.expert_layers * sizeof *runner->layer_sums);
     pthread_mutex_unlock(&runner->mutex);
 }
 
@@ -348,10 +367,16 @@ bool runner_open(struct runner **runner, const struct runner_options *options, s
     made->tokens = calloc(made->info.max_seqs, sizeof *made->tokens);
     made->layer_load = calloc(made->info.expert_layers + 1, sizeof *made->layer_load);
     made->layer_load_copy = calloc(made->info.expert_layers + 1, sizeof *made->layer_load_copy);
+    made->layer_sums = calloc(made->info.expert_layers + 1, sizeof *made->layer_sums);
+    made->layer_sums_copy = calloc(made->info.expert_layers + 1, sizeof *made->layer_sums_copy);
+    made->profile = calloc(made->info.profile_count + 1, sizeof *made->profile);
     CHECK(made->runs != NULL);
     CHECK(made->tokens != NULL);
     CHECK(made->layer_load != NULL);
     CHECK(made->layer_load_copy != NULL);
+    CHECK(made->layer_sums != NULL);
+    CHECK(made->layer_sums_copy != NULL);
+    CHECK(made->profile != NULL);
     CHECK(pthread_mutex_init(&made->mutex, NULL) == 0);
     code = pthread_create(&made->thread, NULL, run_thread, made);
     if (code != 0) {
@@ -385,6 +410,9 @@ void runner_close(struct runner *runner)
     free(runner->tokens);
     free(runner->layer_load);
     free(runner->layer_load_copy);
+    free(runner->layer_sums);
+    free(runner->layer_sums_copy);
+    free(runner->profile);
     free(runner);
 }
 
@@ -445,10 +473,14 @@ void runner_stats(struct runner *runner, struct runner_stats *stats)
     stats->layers = runner->info.expert_layers;
     memcpy(runner->layer_load_copy, runner->layer_load,
            stats->layers * sizeof *runner->layer_load_copy);
+    memcpy(runner->layer_sums_copy, runner->layer_sums,
+           stats->layers * sizeof *runner->layer_sums_copy);
     pthread_mutex_unlock(&runner->mutex);
     stats->layer_load = runner->layer_load_copy;
+    stats->layer_sums = runner->layer_sums_copy;
     stats->engine.layer_load = NULL;
     stats->engine.expert_tokens = NULL;
+    stats->engine.layer_sums = NULL;
 }
 
 bool runner_healthy(struct runner *runner, struct err *err)

@@ -29,8 +29,9 @@ struct runner_options {
 
 /* The engine's numbers after its last step. */
 struct runner_stats {
-    struct engine_stats engine; /* without layer_load and expert_tokens */
-    const float *layer_load;    /* (layers) until the next runner_stats() */
+    struct engine_stats engine;                 /* without the arrays by layer */
+    const float *layer_load;                    /* (layers) until the next runner_stats() */
+    const struct expert_layer_sums *layer_sums; /* (layers) the same */
     uint32_t layers;
 };
 

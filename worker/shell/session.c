@@ -42,6 +42,7 @@ static bool say_hello(struct session *session, struct err *err)
         .max_seqs = options->info.max_seqs,
         .max_context = options->info.max_context,
         .kv_tokens = options->info.kv_tokens,
+        .experts = options->info.profile_count > 0 ? options->info.experts : 0,
         .sent_ms = clock_wall_ms(),
     };
 
@@ -69,6 +70,8 @@ static bool say_heartbeat(struct session *session, int64_t now_us, struct err *e
         .layer_load = stats.layer_load,
         .layer_load_count = stats.layers,
         .step_us = (int64_t)stats.engine.step_us,
+        .imbalance = stats.engine.imbalance,
+        .experts_used = stats.engine.experts_used,
         .prefill_tokens = stats.engine.prefill_tokens,
         .decode_tokens = stats.engine.decode_tokens,
         .steps = stats.engine.steps,

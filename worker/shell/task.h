@@ -32,6 +32,8 @@ struct report {
     uint32_t progress_first;
     struct i32_array progress;
 
+    struct i32_array profile; /* of experts; DONE, and the first PROGRESS (engine_profile) */
+
     /* Ids whose text is final and that no earlier report had; empty if nobody streams. */
     uint32_t chunk_first;
     struct i32_array chunk;
