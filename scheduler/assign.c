@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Workers are filled evenly: each request goes to the one whose share of its batch is smallest.
+ * Workers are filled evenly: each request goes to the one that is least filled with requests, KV
+ * cache and prefill (scheduler/balance.h). Which of the waiting ones it gets follows from the
+ * experts that those at the worker use (scheduler/compose.c), within a bound on overtaking.
  * Requests that came back from a worker go first, then interactive ones, then bulk.
  */
+#include "scheduler/balance.h"
 #include "scheduler/core.h"
 
 enum {
+    COMPOSED_CELLS_PER_TICK = 2 << 20, /* of profiles: 5 ms of a tick, then arrival order */
     ASSIGNMENTS_PER_TICK = 1024,
     ASSIGNED_SIZE_MAX = 64 * 1024 * 1024, /* bytes of bodies a tick; a commit stays under 1 s */
 };
@@ -52,15 +56,48 @@ static bool kv_allows(const struct scheduler *scheduler, const struct run *run,
     return run->kv_tokens + job_kv_tokens(job, run->hello.max_context) <= run->hello.kv_tokens;
 }
 
-/* The least filled run, or NULL. Compares count / room without dividing. */
-static struct run *emptier(const struct scheduler *scheduler, struct run *a, struct run *b)
+static void weigh(const struct scheduler *scheduler, struct run *run)
+{
+    const struct balance_worker worker = {.requests = (uint32_t)run->jobs.count,
+                                          .room = room_of(scheduler, run),
+                                          .kv_tokens = run->kv_tokens,
+                                          .kv_capacity = run->hello.kv_tokens,
+                                          .prefill_work = run->prefill_work,
+                                          .prefill_mean = scheduler->prefill_mean};
+
+    run->fill = balance_fill(&worker);
+}
+
+static void weigh_all(struct scheduler *scheduler)
+{
+    uint64_t work = 0, jobs = 0;
+
+    for (uint32_t i = 0; i < scheduler->config.slots; i++) {
+        const struct run *run = slot_current(&scheduler->slots[i]);
+        work += run ? run->prefill_work : 0;
+        jobs += run ? run->jobs.count : 0;
+    }
+    scheduler->prefill_mean = jobs > 0 ? work / jobs : 0;
+    for (uint32_t i = 0; i < scheduler->config.slots; i++) {
+        struct run *run = slot_current(&scheduler->slots[i]);
+        if (run)
+            weigh(scheduler, run);
+    }
+}
+
+/* The least filled run, the first of equals, or NULL. */
+static struct run *emptier(struct run *a, struct run *b)
 {
     if (!a || !b)
         return a ? a : b;
-    return (uint64_t)b->jobs.count * room_of(scheduler, a) <
-                   (uint64_t)a->jobs.count * room_of(scheduler, b)
-               ? b
-               : a;
+    return b->fill < a->fill ? b : a;
+}
+
+static void assign(struct scheduler *scheduler, struct job *job, struct run *run)
+{
+    job_assign(scheduler, job, run);
+    compose_assigned(run, job->attempt->profile);
+    weigh(scheduler, run);
 }
 
 /* A prefix goes on where the numbers are the same; if no such worker comes within model_wait, any
@@ -89,7 +126,7 @@ static struct run *find_for_returned(const struct scheduler *scheduler, const st
         if (run && !run->reserved_for && takes_returned(scheduler, run, job) &&
             run->jobs.count < room_of(scheduler, run) && long_share_allows(scheduler, run, job) &&
             kv_allows(scheduler, run, job))
-            best = emptier(scheduler, best, run);
+            best = emptier(best, run);
     }
     return best;
 }
@@ -110,7 +147,7 @@ static struct run *find_for_alone(struct scheduler *scheduler, const struct job 
         alive++;
         reserved += run->reserved_for != NULL;
         if (!run->reserved_for && takes_returned(scheduler, run, job))
-            best = emptier(scheduler, best, run);
+            best = emptier(best, run);
     }
     if (!best || (reserved > 0 && reserved >= alive / 2))
         return NULL;
@@ -128,7 +165,7 @@ static void assign_returned(struct scheduler *scheduler, uint32_t *limit)
             struct run *run = job_runs_alone(scheduler, job) ? find_for_alone(scheduler, job)
                                                              : find_for_returned(scheduler, job);
             if (run) {
-                job_assign(scheduler, job, run);
+                assign(scheduler, job, run);
                 (*limit)--;
             }
         }
@@ -147,27 +184,26 @@ static struct job *next_for(struct scheduler *scheduler, struct run *run)
     for (int kind = 0; kind < CLASS_COUNT; kind++) {
         for (uint32_t i = 0; i < 4; i++) {
             uint32_t turn = (run->turn + i) % 4;
-            struct job *job;
+            struct job *job, *chosen;
             if ((int)(turn / 2) >= models_count)
                 continue;
             job = group_peek(&models[turn / 2]->groups[kind][turn % 2]);
             if (!job || !long_share_allows(scheduler, run, job))
                 continue;
             run->turn = turn + 1;
-            return kv_allows(scheduler, run, job) ? job : NULL;
+            if (!kv_allows(scheduler, run, job))
+                return NULL;
+            chosen = compose_choose(scheduler, run, job);
+            return kv_allows(scheduler, run, chosen) ? chosen : job;
         }
     }
     return NULL;
 }
 
 /* A heap by fill, least filled first, then by slot. */
-static bool emptier_first(const struct scheduler *scheduler, const struct run *a,
-                          const struct run *b)
+static bool emptier_first(const struct run *a, const struct run *b)
 {
-    uint64_t fill_a = (uint64_t)a->jobs.count * room_of(scheduler, b);
-    uint64_t fill_b = (uint64_t)b->jobs.count * room_of(scheduler, a);
-
-    return fill_a < fill_b || (fill_a == fill_b && a->hello.slot < b->hello.slot);
+    return a->fill < b->fill || (a->fill <= b->fill && a->hello.slot < b->hello.slot);
 }
 
 static void sift_down(const struct scheduler *scheduler, size_t count, size_t at)
@@ -178,9 +214,9 @@ static void sift_down(const struct scheduler *scheduler, size_t count, size_t at
         size_t child = 2 * at + 1;
         if (child >= count)
             break;
-        if (child + 1 < count && emptier_first(scheduler, heap[child + 1], heap[child]))
+        if (child + 1 < count && emptier_first(heap[child + 1], heap[child]))
             child++;
-        if (!emptier_first(scheduler, heap[child], run))
+        if (!emptier_first(heap[child], run))
             break;
         heap[at] = heap[child];
         at = child;
@@ -214,7 +250,7 @@ static void assign_queued(struct scheduler *scheduler, uint32_t limit)
         if (job) {
             size += job_payload_size(job);
             limit--;
-            job_assign(scheduler, job, run);
+            assign(scheduler, job, run);
         }
         if (!job || run->jobs.count >= room_of(scheduler, run))
             scheduler->by_fill[0] = scheduler->by_fill[--count];
@@ -227,6 +263,8 @@ void assign_all(struct scheduler *scheduler)
 {
     uint32_t limit = ASSIGNMENTS_PER_TICK;
 
+    scheduler->compose_budget = COMPOSED_CELLS_PER_TICK;
+    weigh_all(scheduler);
     assign_returned(scheduler, &limit);
     assign_queued(scheduler, limit);
 }

@@ -6,6 +6,7 @@
  *   events     what workers report
  *   tick       leases, deadlines, cancels, renewals, housekeeping: what time brings
  *   assign     which worker gets which job
+ *   compose    which of the waiting jobs, by the experts they use
  *   lifecycle  the one place where a job changes its state
  *   outputs    records for the tick's transaction
  *   restore    the state of an earlier leader
@@ -75,7 +76,10 @@ struct scheduler {
     struct partition *partitions[CLASS_COUNT];
     struct slot *slots;
     struct run **by_fill; /* (slots), scratch of assign.c */
-    int64_t control_read; /* next offset to read; -1 nothing read yet */
+    struct profile_table *profiles;
+    uint64_t prefill_mean;   /* of this tick: balance_prefill_work() of a request in flight */
+    uint32_t compose_budget; /* cells of profiles that this tick may still look at */
+    int64_t control_read;    /* next offset to read; -1 nothing read yet */
     struct output_end *outputs;
     size_t outputs_count;
     struct idmap *orphans; /* NULL once restored */
@@ -124,6 +128,21 @@ void tick_worker_time(struct scheduler *scheduler, struct run *run);
 /* ---- assign.c ---- */
 void assign_all(struct scheduler *scheduler);
 
+/* ---- compose.c ---- */
+/* What is known of the experts that the job will use at this run; the table's own; NULL: nothing.
+ */
+const struct profile *compose_predict(struct scheduler *scheduler, const struct run *run,
+                                      const struct job *job);
+/* A finished answer tells about the next ones. The job has its payload. */
+void compose_learn(struct scheduler *scheduler, const struct run *run, const struct job *job,
+                   const struct profile *seen);
+/* Adds the profile to what the run's experts have to do, or takes it away. */
+void compose_count(struct run *run, const struct profile *profile, bool add);
+/* The profile's job was just given to the run. */
+void compose_assigned(struct run *run, const struct profile *profile);
+/* The job that goes next instead of the oldest of its flow, or that one. */
+struct job *compose_choose(struct scheduler *scheduler, const struct run *run, struct job *oldest);
+
 /* ---- lifecycle.c ---- */
 /* Has it killed so many workers that nothing else may run beside it? */
 bool job_runs_alone(const struct scheduler *scheduler, const struct job *job);
@@ -132,6 +151,10 @@ enum job_length job_length(const struct scheduler *scheduler, const struct job *
 void job_change(struct scheduler *scheduler, struct job *job, enum job_state to, struct run *run);
 /* Connects batch, model and payload to a job that lacks them, in whatever state it is. */
 void job_attach(struct scheduler *scheduler, struct job *job, const struct request *request);
+/* What is now known of the job's experts; owned from here on. The job is RUNNING. */
+void job_set_profile(struct job *job, struct profile *profile);
+/* Its first answer ids are there: its prefill does not queue any more. The job is RUNNING. */
+void job_prefilled(struct job *job);
 /* Next attempt, at this run: InFlight and Assignment. */
 void job_assign(struct scheduler *scheduler, struct job *job, struct run *run);
 /* Its attempt is over without an outcome; it waits for the next, or is a dead letter after too

@@ -30,6 +30,27 @@ static void contradicted(struct scheduler *scheduler, struct job *job)
     job_return(scheduler, job, true, "a worker contradicted the accepted tokens");
 }
 
+/* What the worker measured replaces what was predicted; an answer that is whole teaches. */
+static void on_profile(struct scheduler *scheduler, struct job *job, struct i32_array counts,
+                       bool whole)
+{
+    const struct run *run = job->attempt->run;
+    struct profile *profile;
+
+    if (counts.count == 0 || scheduler->config.expert_balance_weight <= 0)
+        return;
+    profile = profile_new(counts, run->hello.experts);
+    if (!profile)
+        return;
+    if (!whole) {
+        job_set_profile(job, profile);
+        return;
+    }
+    if (job->payload)
+        compose_learn(scheduler, run, job, profile);
+    free(profile);
+}
+
 static void on_progress(struct scheduler *scheduler, const struct progress *progress)
 {
     struct job *job =
@@ -39,8 +60,12 @@ static void on_progress(struct scheduler *scheduler, const struct progress *prog
         return;
     /* A gap cannot come from a worker that keeps its order; without the ids before it, these do
      * not help, and Done brings all of them. */
-    if (attempt_extend(job->attempt, progress->first_index, progress->ids) == PREFIX_CONTRADICTED)
+    if (attempt_extend(job->attempt, progress->first_index, progress->ids) == PREFIX_CONTRADICTED) {
         contradicted(scheduler, job);
+        return;
+    }
+    job_prefilled(job);
+    on_profile(scheduler, job, progress->profile, false);
 }
 
 static void put_str(char **to, struct str *field)
@@ -73,6 +98,7 @@ static struct record *copy_outcome(const struct record *record)
         copy->u.done.ids.items = (const int32_t *)(void *)(copy + 1);
         to += ids_size;
         put_str(&to, &copy->u.done.text);
+        copy->u.done.profile = (struct i32_array){0}; /* its lesson is learned */
     } else {
         put_str(&to, &copy->u.failed.failure.code);
         put_str(&to, &copy->u.failed.failure.message);
@@ -132,10 +158,12 @@ static void on_done(struct scheduler *scheduler, const struct record *record)
 
     if (!job)
         return;
-    if (attempt_agrees(job->attempt, done->ids))
+    if (attempt_agrees(job->attempt, done->ids)) {
+        on_profile(scheduler, job, done->profile, true);
         outcome_now_or_held(scheduler, job, record);
-    else
+    } else {
         contradicted(scheduler, job);
+    }
 }
 
 static void on_failed(struct scheduler *scheduler, const struct record *record)
@@ -269,6 +297,8 @@ static void on_heartbeat(struct scheduler *scheduler, struct slot *slot,
     run->kv_tokens_new = run->kv_tokens_newer;
     run->kv_tokens_newer = 0;
     run->step_us = heartbeat->step_us;
+    run->imbalance = heartbeat->imbalance;
+    run->experts_used = heartbeat->experts_used;
     count_work(scheduler, run, heartbeat);
     run->draining = heartbeat->draining;
     if (run->draining)

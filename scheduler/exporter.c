@@ -17,6 +17,8 @@ enum worker_metric {
     WORKER_BATCH_SIZE,
     WORKER_LOAD,
     WORKER_STEP,
+    WORKER_IMBALANCE,
+    WORKER_EXPERTS_USED,
     WORKER_METRIC_COUNT
 };
 
@@ -32,6 +34,8 @@ static const struct {
     {"pelton_worker_batch_size", "Sequences the worker may run at once."},
     {"pelton_worker_load", "Load of its busiest expert: 0 idle, 1 full."},
     {"pelton_worker_step_seconds", "Mean duration of its steps."},
+    {"pelton_worker_expert_imbalance", "Tokens of a step's busiest expert over the mean."},
+    {"pelton_worker_experts_used", "Experts of a layer with work in a step."},
 };
 static const double second_bounds[] = {0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1,
                                        0.2,   0.5,   1.0,   2.0,  5.0,  10.0};
@@ -234,7 +238,8 @@ static void exporter_worker(struct exporter *exporter, uint32_t slot,
     const double values[WORKER_METRIC_COUNT] = {
         [WORKER_ALIVE] = gauges->alive ? 1 : 0,        [WORKER_IN_FLIGHT] = gauges->in_flight,
         [WORKER_BATCH_SIZE] = gauges->batch_size,      [WORKER_LOAD] = gauges->load,
-        [WORKER_STEP] = (double)gauges->step_us / 1e6,
+        [WORKER_STEP] = (double)gauges->step_us / 1e6, [WORKER_IMBALANCE] = gauges->imbalance,
+        [WORKER_EXPERTS_USED] = gauges->experts_used,
     };
     char labels[32];
 

@@ -73,6 +73,7 @@ void job_set_payload(struct job *job, const struct request *request)
     payload->line = request->line;
     payload->body_size = (uint32_t)request->body.size;
     payload->custom_id_size = request->custom_id.size;
+    payload->prefix = prefix_keys(request->body);
     if (request->body.size)
         memcpy(payload->bytes, request->body.data, request->body.size);
     if (request->custom_id.size)
@@ -134,6 +135,7 @@ void attempt_free(struct attempt *attempt)
     if (!attempt)
         return;
     free(attempt->prefix);
+    free(attempt->profile);
     free(attempt->held);
     free(attempt);
 }

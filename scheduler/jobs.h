@@ -7,8 +7,8 @@
  * list that belongs to it; lifecycle.c alone changes that. This module has the plain parts:
  * memory, lists, and what a Request's bytes mean for the estimates.
  *
- * A waiting job is 144 bytes, and with its entries in the job map and the deadline heap and
- * malloc's overhead under 200; its payload is one block of 56 bytes plus body and custom_id.
+ * A waiting job is 152 bytes, and with its entries in the job map and the deadline heap and
+ * malloc's overhead under 200; its payload is one block of 80 bytes plus body and custom_id.
  */
 #ifndef SCHEDULER_JOBS_H
 #define SCHEDULER_JOBS_H
@@ -17,6 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "scheduler/prefix.h"
+#include "scheduler/profile.h"
 #include "schemas/records.h"
 
 struct run;
@@ -54,6 +56,7 @@ struct payload {
     uint32_t line;
     uint32_t body_size;
     size_t custom_id_size;
+    struct prefix_keys prefix;
     char bytes[]; /* body, custom_id */
 };
 
@@ -72,6 +75,9 @@ struct attempt {
     size_t prefix_count, prefix_capacity;
     struct request_id restored_incarnation; /* until the restored job is given to its run */
     uint32_t restored_slot;
+    uint64_t prefill_work; /* balance_prefill_work(), until its first ids are there */
+    struct profile
+        *profile;        /* of experts: predicted, then measured; counted in its run; NULL none */
     struct record *held; /* a Done or Failed that came before the payload was read again */
 };
 
@@ -99,6 +105,7 @@ struct job {
     int32_t partition;
     uint32_t tokens;         /* estimated: prompt bytes / 4 + max_tokens */
     uint32_t deadline_index; /* in the heap, plus one; 0: not in it */
+    uint32_t order;          /* QUEUED: its place among all that came into its flow */
     uint8_t service_class;
     uint8_t state;
     uint8_t endpoint;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/check.h"
+#include "scheduler/balance.h"
 #include "scheduler/core.h"
 #include "schemas/codec.h"
 
@@ -60,6 +61,28 @@ static void count_running(struct scheduler *scheduler, const struct job *job, bo
     run->kv_tokens += sign * job_kv_tokens(job, run->hello.max_context);
     if (job_length(scheduler, job) == LENGTH_LONG)
         run->long_count += (uint32_t)sign;
+    run->prefill_work += sign * job->attempt->prefill_work;
+    compose_count(run, job->attempt->profile, add);
+}
+
+void job_set_profile(struct job *job, struct profile *profile)
+{
+    struct attempt *attempt = job->attempt;
+
+    CHECK(job->state == JOB_RUNNING);
+    compose_count(attempt->run, attempt->profile, false);
+    free(attempt->profile);
+    attempt->profile = profile;
+    compose_count(attempt->run, profile, true);
+}
+
+void job_prefilled(struct job *job)
+{
+    struct attempt *attempt = job->attempt;
+
+    CHECK(job->state == JOB_RUNNING);
+    attempt->run->prefill_work -= attempt->prefill_work;
+    attempt->prefill_work = 0;
 }
 
 /* Whoever keeps a worker free for this job need not any longer. */
@@ -165,6 +188,17 @@ void job_attach(struct scheduler *scheduler, struct job *job, const struct reque
         job_change(scheduler, job, state, run);
 }
 
+/* What the attempt will ask of its worker. Prompt tokens as job->tokens counts them. */
+static void predict(struct scheduler *scheduler, struct job *job, const struct run *run)
+{
+    struct attempt *attempt = job->attempt;
+    const struct profile *profile = compose_predict(scheduler, run, job);
+
+    free(attempt->profile);
+    attempt->profile = profile ? profile_copy(profile) : NULL;
+    attempt->prefill_work = balance_prefill_work(job_body(job).size / 4 + attempt->prefix_count);
+}
+
 void job_assign(struct scheduler *scheduler, struct job *job, struct run *run)
 {
     struct attempt *attempt = job->attempt;
@@ -179,6 +213,7 @@ void job_assign(struct scheduler *scheduler, struct job *job, struct run *run)
     attempt->listed_sent_ms = run->heartbeat_sent_ms;
     attempt->numerics = run->numerics;
     run->kv_tokens_newer += job_prompt_tokens(job);
+    predict(scheduler, job, run);
     job_change(scheduler, job, JOB_RUNNING, run);
     output_in_flight(scheduler, job);
     output_assignment(scheduler, job);

@@ -33,6 +33,12 @@ static int run(const struct settings *settings, const struct config *config)
     }
     for (size_t i = 0; i < no_effect.count; i++)
         LOG_WARN("no_effect_yet", "key=%s", no_effect.items[i]);
+    /* Said once: somebody who sets these keys for several ranks would look for the moves. */
+    if (settings->expert_load_balancing)
+        LOG_INFO("expert_placement",
+                 "ranks=1 reason=\"one rank holds all experts, there is nothing "
+                 "to move\" load_balance_interval_ms=%lld",
+                 (long long)settings->load_balance_interval_us / 1000);
     if (!exporter_open(&options.exporter, &settings->common, &err))
         return complain(&err, EX_CONFIG);
     bool ok = shell_run(&options, &err);

@@ -266,6 +266,7 @@ void output_renewal(struct scheduler *scheduler, const struct run *run)
         .incarnation = run->hello.incarnation,
         .heartbeat_seq = run->heartbeat_seq,
         .batch_size = run->batch_limit,
+        .micro_batch_size = scheduler->config.micro_batch_size,
     };
     send(scheduler, TOPIC_ASSIGNMENTS, (int32_t)run->hello.slot, NULL, record);
 }

@@ -46,8 +46,14 @@ void queues_close(struct queues *queues)
     size_t cursor = 0;
     union idmap_value *value;
 
-    while (idmap_next(queues->flows, &cursor, NULL, &value))
-        free(value->pointer);
+    while (idmap_next(queues->flows, &cursor, NULL, &value)) {
+        struct flow *flow = value->pointer;
+        for (struct lane *lane = flow->lanes, *next; lane; lane = next) {
+            next = lane->next;
+            free(lane);
+        }
+        free(flow);
+    }
     for (cursor = 0; idmap_next(queues->models, &cursor, NULL, &value);) {
         struct model *model = value->pointer;
         free((void *)model->name.data);
@@ -133,6 +139,43 @@ static void flow_close(struct queues *queues, struct flow *flow)
     free(flow);
 }
 
+static uint32_t lane_key(const struct job *job)
+{
+    return job->payload ? (uint32_t)(job->payload->prefix.words % FLOW_LANES_MAX) : 0;
+}
+
+static struct lane *lane_open(struct flow *flow, uint32_t key)
+{
+    struct lane *lane = flow->lanes;
+
+    while (lane && lane->key != key)
+        lane = lane->next;
+    if (lane)
+        return lane;
+    lane = calloc(1, sizeof *lane);
+    CHECK(lane);
+    lane->key = key;
+    lane->next = flow->lanes;
+    flow->lanes = lane;
+    return lane;
+}
+
+static void lane_remove(struct flow *flow, struct job *job)
+{
+    const uint32_t key = lane_key(job);
+    struct lane **link = &flow->lanes;
+    struct lane *lane;
+
+    while ((*link)->key != key)
+        link = &(*link)->next;
+    lane = *link;
+    job_list_remove(&lane->jobs, LINK_STATE, job);
+    if (lane->jobs.count > 0)
+        return;
+    *link = lane->next;
+    free(lane);
+}
+
 void queues_push(struct queues *queues, struct job *job, enum job_length length)
 {
     struct group *group = &job->model->groups[job->service_class][length];
@@ -142,7 +185,9 @@ void queues_push(struct queues *queues, struct job *job, enum job_length length)
 
     name_key(parts, 3, key);
     job->flow = flow_open(queues, group, key);
-    job_list_append(&job->flow->jobs, LINK_STATE, job);
+    job->order = job->flow->arrivals++;
+    job_list_append(&lane_open(job->flow, lane_key(job))->jobs, LINK_STATE, job);
+    job->flow->count++;
     group->count++;
 }
 
@@ -151,27 +196,45 @@ void queues_remove(struct queues *queues, struct job *job)
     struct flow *flow = job->flow;
 
     job->flow = NULL;
-    job_list_remove(&flow->jobs, LINK_STATE, job);
+    lane_remove(flow, job);
+    flow->count--;
     flow->group->count--;
-    if (flow->jobs.count == 0)
+    if (flow->count == 0)
         flow_close(queues, flow);
+}
+
+uint32_t flow_overtakes(const struct job *oldest, const struct job *job)
+{
+    return job->order - oldest->order;
+}
+
+struct job *flow_oldest(const struct flow *flow)
+{
+    struct job *oldest = flow->lanes->jobs.head;
+
+    for (const struct lane *lane = flow->lanes->next; lane; lane = lane->next)
+        if ((int32_t)(lane->jobs.head->order - oldest->order) < 0) /* orders wrap */
+            oldest = lane->jobs.head;
+    return oldest;
 }
 
 struct job *group_peek(struct group *group)
 {
+    struct job *job;
+
     if (!group->current)
         return NULL;
     /* Ends: every turn adds a quantum to each flow, and a job has at most 2^20 tokens. */
-    while (group->current->deficit < (int64_t)group->current->jobs.head->tokens) {
+    while (job = flow_oldest(group->current), group->current->deficit < (int64_t)job->tokens) {
         group->current = group->current->next;
         group->current->deficit += QUANTUM;
     }
-    return group->current->jobs.head;
+    return job;
 }
 
 void queues_take(struct queues *queues, struct job *job)
 {
-    CHECK(job->flow->jobs.head == job);
+    CHECK(job->links[LINK_STATE].prev == NULL);
     job->flow->deficit -= (int64_t)job->tokens;
     queues_remove(queues, job);
 }

@@ -33,6 +33,7 @@ struct run *run_open(struct slot *slot, const struct hello *hello)
     run->hello.hardware = str_copy(hello->hardware);
     run->hello.precision = str_copy(hello->precision);
     run->numerics = numerics_of(hello);
+    run->realm = prefix_mix(prefix_hash(hello->model), prefix_hash(hello->revision));
     run->heartbeat_sent_ms = run->worker_time_to_ms = hello->sent_ms;
     run->next = slot->runs;
     slot->runs = run;
@@ -52,6 +53,8 @@ void run_close(struct slot *slot, struct run *run)
     free((void *)run->hello.numerics_id.data);
     free((void *)run->hello.hardware.data);
     free((void *)run->hello.precision.data);
+    free(run->expert_totals);
+    free(run->expert_recent);
     free(run);
 }
 

@@ -37,6 +37,7 @@ struct run {
     int64_t worker_time_to_ms; /* WorkerTime is written up to here, worker's clock */
     int64_t worker_time_ms;    /* when it was last written, our clock */
     double load;
+    double imbalance, experts_used;
     uint64_t kv_tokens_used; /* as the worker reports them */
     /* Prompts given to it since the last heartbeat but one, and since the last one: what was under
      * way when the worker counted is in neither of its reports, so it counts for two. */
@@ -44,9 +45,16 @@ struct run {
     int64_t step_us;
     int64_t decode_tokens, busy_us; /* its totals, as last reported */
     struct batch_size batch;
-    uint32_t batch_limit; /* sequences it may run now */
-    struct job_list jobs; /* RUNNING here */
-    uint64_t kv_tokens;   /* estimated need of its jobs */
+    uint32_t batch_limit;    /* sequences it may run now */
+    struct job_list jobs;    /* RUNNING here */
+    uint64_t kv_tokens;      /* estimated need of its jobs */
+    uint64_t prefill_work;   /* balance_prefill_work() of those that have not begun to answer */
+    double fill;             /* balance_fill() of this tick */
+    uint64_t realm;          /* of its keys in the table of profiles: model and revision */
+    uint32_t *expert_totals; /* (expert_cells) sum of its jobs' profiles, and of expert_recent;
+                                NULL: none yet */
+    uint32_t *expert_recent; /* (expert_cells) of the last few assigned */
+    uint32_t expert_cells;
     uint32_t long_count;
     struct job *reserved_for; /* a request that may only run alone; nothing else is given to it */
     uint32_t turn;            /* alternates between its groups of queues */

@@ -7,6 +7,9 @@
 #include "scheduler/core.h"
 #include "schemas/codec.h"
 
+/* Beginnings of requests that are remembered: templates, system prompts, tenants. 8 MB at most. */
+enum { PROFILES_MAX = 4096 };
+
 void actions_free(struct actions *actions)
 {
     free(actions->items);
@@ -40,6 +43,7 @@ struct scheduler *scheduler_new(const struct scheduler_config *config)
             scheduler->partitions[kind][i].stored = scheduler->partitions[kind][i].read = -1;
     }
     scheduler->control_read = -1;
+    scheduler->profiles = profile_table_open(PROFILES_MAX);
     return scheduler;
 }
 
@@ -87,6 +91,7 @@ void scheduler_free(struct scheduler *scheduler)
     free_batches(scheduler);
     queues_close(&scheduler->queues);
     deadlines_free(&scheduler->deadlines);
+    profile_table_close(scheduler->profiles);
     job_map_free(&scheduler->jobs);
     idmap_close(scheduler->done_marks);
     idmap_close(scheduler->orphans);
@@ -200,7 +205,7 @@ void scheduler_gauges(const struct scheduler *scheduler, struct scheduler_gauges
             gauges->paused |= scheduler->partitions[kind][i].paused;
     }
     while (idmap_next(scheduler->queues.flows, &cursor, NULL, &value)) {
-        const struct job *job = ((struct flow *)value->pointer)->jobs.head;
+        const struct job *job = flow_oldest(value->pointer);
         struct scheduler_class_gauges *counts = &gauges->classes[job->service_class];
         int64_t wait_ms = scheduler->now_ms - job->admitted_ms;
         counts->oldest_wait_ms =
@@ -227,6 +232,8 @@ bool scheduler_worker_gauges(const struct scheduler *scheduler, uint32_t slot,
         .in_flight = (uint32_t)run->jobs.count,
         .batch_size = run->batch_limit,
         .load = run->load,
+        .imbalance = run->imbalance,
+        .experts_used = run->experts_used,
         .step_us = run->step_us,
     };
     return true;

@@ -61,7 +61,10 @@ struct scheduler_config {
      * on average half made, so that more than twice as many fit; the worker preempts when it was
      * too many. */
     double kv_share;
-    bool trim_requests; /* DeleteRecords below what is still needed */
+    bool trim_requests;           /* DeleteRecords below what is still needed */
+    double expert_balance_weight; /* of expert balance against arrival order; 0: arrival order */
+    uint32_t overtakes_max[CLASS_COUNT]; /* later ones that may go before a request */
+    uint32_t micro_batch_size; /* sequences of a micro-batch; 0: the worker's own choice */
     struct batch_policy batch;
 };
 
@@ -163,6 +166,8 @@ struct scheduler_worker_gauges {
     uint32_t in_flight;
     uint32_t batch_size;
     double load;
+    double imbalance;    /* busiest expert's tokens in a step over the mean */
+    double experts_used; /* experts of a layer with work in a step */
     int64_t step_us;
 };
 /* What came and what was done in this term, for the planner. Totals. */

@@ -58,11 +58,14 @@ struct settings {
     int64_t plan_interval_us;
     int64_t traffic_window_us;
 
-    /* Accepted, without effect yet. */
     int64_t micro_batch_size;
+
     bool expert_load_balancing;
     int64_t load_balance_interval_us;
     double expert_balance_weight;
+    int64_t expert_lookahead; /* requests */
+
+    /* Accepted, without effect yet. */
     bool external_kv_cache;
     int cache_eviction_policy;
     int64_t kv_levels;

@@ -81,16 +81,15 @@ static double lag_pressure(const struct scheduler *scheduler)
 static void renew(struct scheduler *scheduler, struct run *run, double pressure)
 {
     size_t held = run->jobs.count;
-    const struct batch_signal signal = {.load = run->load,
-                                        .pressure = pressure,
-                                        .step_us = (double)run->step_us,
-                                        .running = held < run->batch_limit ? (uint32_t)held
-                                                                           : run->batch_limit,
-                                        .kv_tokens_used = run->kv_tokens_used,
-                                        .kv_tokens = run->hello.kv_tokens,
-                                        .kv_tokens_need =
-                                            held ? (double)run->kv_tokens / (double)held : 0,
-                                        .max_seqs = run->hello.max_seqs};
+    const struct batch_signal signal = {
+        .load = run->load,
+        .pressure = pressure,
+        .step_us = (double)run->step_us,
+        .running = held < run->batch_limit ? (uint32_t)held : run->batch_limit,
+        .kv_tokens_used = run->kv_tokens_used,
+        .kv_tokens = run->hello.kv_tokens,
+        .kv_tokens_need = held ? (double)run->kv_tokens / (double)held : 0,
+        .max_seqs = run->hello.max_seqs};
 
     if (run->state != RUN_ALIVE || run->superseded)
         return;
@@ -143,7 +142,7 @@ static uint32_t cancel(struct scheduler *scheduler, uint32_t limit)
 
 static struct job *group_any(const struct group *group)
 {
-    return group->current ? group->current->jobs.head : NULL;
+    return group->current ? flow_oldest(group->current) : NULL;
 }
 
 static struct job *model_any_waiting(const struct model *model)

@@ -113,6 +113,7 @@ static const struct field lease_renewal_rows[] = {
     NEED(lease_renewal, FIELD_UUID, incarnation),
     HAVE(lease_renewal, FIELD_I64, heartbeat_seq),
     HAVE(lease_renewal, FIELD_U32, batch_size),
+    HAVE(lease_renewal, FIELD_U32, micro_batch_size),
 };
 static const struct fields lease_renewal_fields = TABLE(lease_renewal, "LeaseRenewal");
 

@@ -78,8 +78,9 @@ struct assignment {
 struct lease_renewal {
     int64_t epoch;
     struct request_id incarnation;
-    int64_t heartbeat_seq; /* the lease runs from the sending of this Heartbeat */
-    uint32_t batch_size;   /* sequences the worker may run at once from now on */
+    int64_t heartbeat_seq;     /* the lease runs from the sending of this Heartbeat */
+    uint32_t batch_size;       /* sequences the worker may run at once from now on */
+    uint32_t micro_batch_size; /* of a micro-batch, where it cuts steps; 0: its own choice */
 };
 
 struct cancel {

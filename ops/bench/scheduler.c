@@ -4,7 +4,8 @@
  *
  * Lets REQUESTS (a million by default) wait, of 100 tenants and with deadlines, then lets WORKERS
  * (10, 1,000 and 10,000 by default) answer some of them, tick by tick: each worker's heartbeat once
- * a second, every assignment answered before the next tick. Prints bytes per waiting request,
+ * a second, every assignment answered before the next tick. Batches are composed of
+ * eight beginnings by profiles of 1,024 counts. Prints bytes per waiting request,
  * decisions (assignments) a second and the time of a tick, all in CPU time of this one thread, so
  * that a busy machine does not matter. Exits with 70 where memory is over the promise of
  * scheduler/scheduler.h, or the median tick of up to 1,000 workers over 20 ms.
@@ -25,11 +26,13 @@ enum {
     TICKS = 100,
     TICK_MS = 20,
     TICKS_A_SECOND = 1000 / TICK_MS,
-    PAYLOAD_FIELDS_SIZE = 56,
+    PAYLOAD_FIELDS_SIZE = 80,
     WAITING_SIZE_MAX = 200,
     TICK_US_MAX = 20000,
     WORKERS_PROMISED = 1000,
     WORKERS_MAX = 100000,
+    EXPERTS = 64,
+    LAYERS = 16,
 };
 
 struct bench {
@@ -49,7 +52,8 @@ static double cpu_us(void)
     return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
 }
 
-static const char body[] = "{\"model\":\"m\",\"prompt\":\"12 + 30 =\",\"max_tokens\":16}";
+/* Eight beginnings, so that batches are composed of them. */
+static const char body[] = "{\"model\":\"m\",\"prompt\":\"%c 12 + 30\",\"max_tokens\":16}";
 
 static void step(struct bench *bench, struct event event)
 {
@@ -58,19 +62,20 @@ static void step(struct bench *bench, struct event event)
 
 static void send_request(struct bench *bench, uint32_t number)
 {
-    char tenant[16], custom_id[16];
+    char tenant[16], custom_id[16], text[sizeof body];
     struct record record = {.type = RECORD_REQUEST};
     struct request *request = &record.u.request;
 
     snprintf(tenant, sizeof tenant, "tenant-%u", number % 100);
     snprintf(custom_id, sizeof custom_id, "line-%07u", number);
+    snprintf(text, sizeof text, body, 'a' + (int)(number / 100 % 8));
     *request = (struct request){
         .tenant = str_from(tenant),
         .batch_id = str_from("batch"),
         .custom_id = str_from(custom_id),
         .service_class = CLASS_BULK,
         .model = str_from("m"),
-        .body = str_from(body),
+        .body = str_from(text),
         .deadline_ms = bench->now_ms + 86400000 + number * 7919 % 100000,
     };
     memcpy(request->request_id.bytes, &number, sizeof number);
@@ -107,6 +112,7 @@ static void start_worker(struct bench *bench, uint32_t slot)
         .max_seqs = 64,
         .max_context = 1000,
         .kv_tokens = 1000000,
+        .experts = EXPERTS,
     };
     worker_says(bench, slot, record);
 }
@@ -126,6 +132,7 @@ static void answer(struct bench *bench)
     struct record done = {.type = RECORD_DONE};
     struct request_id *ids = malloc(bench->actions.count * sizeof *ids + 1);
     uint32_t *slots = malloc(bench->actions.count * sizeof *slots + 1);
+    int32_t profile[LAYERS * EXPERTS];
     size_t count = 0;
 
     for (size_t i = 0; i < bench->actions.count; i++) {
@@ -138,11 +145,14 @@ static void answer(struct bench *bench)
     step(bench, (struct event){.type = EVENT_COMMITTED});
     bench->actions.count = 0;
     for (size_t i = 0; i < count; i++) {
+        for (size_t cell = 0; cell < LAYERS * EXPERTS; cell++)
+            profile[cell] = (int32_t)((cell * 7 + ids[i].bytes[0] / 100u * 13) % 64);
         done.u.done = (struct done){
             .incarnation = incarnation_of(slots[i]),
             .request_id = ids[i],
             .attempt = 1,
             .text = str_from("42"),
+            .profile = {profile, LAYERS * EXPERTS},
         };
         worker_says(bench, slots[i], done);
     }
@@ -193,13 +203,15 @@ static bool run(uint32_t requests, uint32_t workers)
         .waiting_size_max = SIZE_MAX / 8,
         .crashes_max = 3,
         .model_wait_ms = 10000,
+        .expert_balance_weight = 0.4,
+        .overtakes_max = {16, 1024},
         .batch = {.kind = BATCH_STATIC, .base = 32, .max = 64, .threshold = 1, .smoothing = 1},
     };
     struct bench bench = {.core = scheduler_new(&config),
                           .now_ms = 1700000000000,
                           .workers = workers,
                           .events_offset = calloc(workers, sizeof *bench.events_offset)};
-    size_t payload = sizeof body - 1 + sizeof "line-0000000" - 1 + PAYLOAD_FIELDS_SIZE;
+    size_t payload = sizeof body - 2 + sizeof "line-0000000" - 1 + PAYLOAD_FIELDS_SIZE;
     size_t before = mallinfo2().uordblks + mallinfo2().hblkhd;
     double start_us = cpu_us(), per_waiting, tick_us;
 

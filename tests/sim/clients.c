@@ -27,6 +27,13 @@ void clients_open(struct sim *sim)
     }
 }
 
+static const char *const bodies[] = {
+    "{\"prompt\":\"how much is it\",\"max_tokens\":12}",
+    "{\"prompt\":\"Translate: \",\"max_tokens\":12}",
+    "{\"messages\":[{\"content\":\"Be kind.\"},{\"content\":\"And now?\"}],\"max_tokens\":12}",
+    "{\"max_tokens\":12}",
+};
+
 static struct request request_of(const struct sim *sim, uint32_t number)
 {
     const struct truth *truth = &sim->requests[number];
@@ -39,7 +46,7 @@ static struct request request_of(const struct sim *sim, uint32_t number)
         .model = str_from(truth->unknown_model ? "nobody"
                           : number % 3         ? "m"
                                                : ""),
-        .body = str_from("{\"prompt\":\"how much is it\",\"max_tokens\":12}"),
+        .body = str_from(bodies[number % 4]),
         .line = number,
         .submitted_ms = truth->submit_ms,
         .deadline_ms = truth->deadline_ms,

@@ -112,6 +112,8 @@ static void open_sim(struct sim *sim, uint64_t seed, bool verbose)
         .long_request_tokens = 20,
         .long_share_percent = 50,
         .trim_requests = sim_chance(sim, 1, 2),
+        .expert_balance_weight = 0.4,
+        .overtakes_max = {2, 16},
         .batch = {.kind = BATCH_STATIC, .base = 4, .max = 8, .threshold = 0.75, .smoothing = 1},
     };
     sim->config.request_partitions[1] = sim->config.request_partitions[0];

@@ -9,7 +9,7 @@
 #include "schemas/codec.h"
 #include "tests/sim/sim.h"
 
-enum { HEARTBEAT_MS = 600, STEP_MS = 60 };
+enum { HEARTBEAT_MS = 600, STEP_MS = 60, EXPERTS = 4, PROFILE_COUNT = 2 * EXPERTS };
 
 static bool leased(const struct sim *sim, const struct process *process)
 {
@@ -76,6 +76,7 @@ static void start(struct sim *sim, uint32_t slot)
         .max_seqs = 8,
         .max_context = 100,
         .kv_tokens = 400,
+        .experts = EXPERTS,
         .sent_ms = sim->now_ms,
     };
     sim_log(sim, "process %u starts in slot %u", sim->processes_count, slot);
@@ -165,15 +166,22 @@ static bool read_topics(struct sim *sim, struct process *process)
 static void report(struct sim *sim, struct process *process, struct held *held)
 {
     struct truth *truth = &sim->requests[held->number];
-    int32_t ids[ANSWER_MAX];
+    int32_t ids[ANSWER_MAX], profile[PROFILE_COUNT];
     struct record record = {.type = RECORD_PROGRESS};
+
+    for (uint32_t i = 0; i < PROFILE_COUNT; i++)
+        profile[i] = (int32_t)(held->number * (i + 7) % 64);
 
     for (uint32_t i = 0; i < held->position; i++)
         ids[i] = sim_token(held->number, i);
     record.u.progress = (struct progress){
-        process->slot,  process->incarnation,
-        truth->id,      held->attempt,
-        held->reported, {ids + held->reported, held->position - held->reported},
+        .slot = process->slot,
+        .incarnation = process->incarnation,
+        .request_id = truth->id,
+        .attempt = held->attempt,
+        .first_index = held->reported,
+        .ids = {ids + held->reported, held->position - held->reported},
+        .profile = {profile, held->number % 5 ? PROFILE_COUNT : 0},
     };
     if (held->position > held->reported)
         publish(sim, process, &record);
@@ -189,7 +197,8 @@ static void report(struct sim *sim, struct process *process, struct held *held)
                    .text = str_from("text"),
                    .ids = {ids, held->position},
                    .finish_reason = FINISH_STOP,
-                   .usage = {.prompt_tokens_uncached = 4, .output_tokens = held->position}},
+                   .usage = {.prompt_tokens_uncached = 4, .output_tokens = held->position},
+                   .profile = {profile, PROFILE_COUNT}},
     };
     publish(sim, process, &record);
 }

@@ -154,6 +154,39 @@ static void tenants_share_tokens(void **state)
     queues_close(&queues);
 }
 
+/* Two beginnings in one flow: the oldest of both lanes is next, the other lane's head may go before
+ * it, and a lane ends with its last job. */
+static void lanes_of_a_flow(void **state)
+{
+    static struct job jobs[4];
+    static struct job_batch batch;
+    static struct payload first = {.prefix = {.words = 1}}, second = {.prefix = {.words = 2}};
+    struct queues queues;
+    struct model *model;
+    struct group *group;
+
+    (void)state;
+    queues_open(&queues);
+    model = queues_model(&queues, str_from("m"));
+    group = &model->groups[0][LENGTH_SHORT];
+    for (int i = 0; i < 4; i++) { /* lanes 1, 1, 2, 2 */
+        jobs[i] = (struct job){
+            .model = model, .batch = &batch, .tokens = 10, .payload = i < 2 ? &first : &second};
+        queues_push(&queues, &jobs[i], LENGTH_SHORT);
+    }
+    assert_ptr_equal(group_peek(group), &jobs[0]);
+    assert_int_equal(flow_overtakes(&jobs[0], &jobs[2]), 2);
+    queues_take(&queues, &jobs[2]);
+    assert_ptr_equal(group_peek(group), &jobs[0]);
+    queues_take(&queues, &jobs[0]);
+    queues_remove(&queues, &jobs[1]);
+    assert_ptr_equal(group_peek(group), &jobs[3]);
+    assert_null(group->current->lanes->next);
+    queues_take(&queues, &jobs[3]);
+    assert_null(group_peek(group));
+    queues_close(&queues);
+}
+
 static void one_tenant_first_come_first_served(void **state)
 {
     static struct job jobs[4];
@@ -187,6 +220,7 @@ int main(void)
         cmocka_unit_test(deadlines_in_order),
         cmocka_unit_test(tenants_share_tokens),
         cmocka_unit_test(one_tenant_first_come_first_served),
+        cmocka_unit_test(lanes_of_a_flow),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

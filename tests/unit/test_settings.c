@@ -86,7 +86,8 @@ static void test_published_batch(void **state)
     assert_int_equal(core.batch.window_ms, 500);
     assert_true(core.batch.threshold == 0.75);
     assert_int_equal(settings.micro_batch_size, 16);
-    assert_true(reports_no_effect(config, "batch_processing.micro_batch_size"));
+    assert_false(reports_no_effect(config, "batch_processing.micro_batch_size"));
+    assert_int_equal(core.micro_batch_size, 16);
     assert_false(reports_no_effect(config, "batch_processing.base_batch_size"));
     assert_int_equal(core.slots, 3);
     assert_int_equal(core.request_partitions[CLASS_INTERACTIVE], 2);
@@ -147,6 +148,9 @@ static void test_published_text(void **state)
     assert_true(settings_core(&settings, 1, partitions).batch.max_auto);
     assert_true(settings.batch_threshold == 0.8);
     assert_int_equal(settings.load_balance_interval_us, 100000);
+    assert_false(reports_no_effect(config, "expert_balance_weight"));
+    assert_true(settings_core(&settings, 1, (uint32_t[CLASS_COUNT]){1, 1}).expert_balance_weight ==
+                0.3);
     assert_true(settings.external_kv_cache);
     config_free(config);
 }
@@ -166,6 +170,9 @@ static void test_defaults_and_static_batch(void **state)
     assert_int_equal(core.assign_ahead_percent, 25);
     assert_int_equal(core.dedupe_window_ms, 7 * 86400 * INT64_C(1000));
     assert_int_equal(core.crashes_max, 3);
+    assert_true(core.expert_balance_weight == 0.4);
+    assert_int_equal(core.overtakes_max[CLASS_BULK], 1024);
+    assert_int_equal(core.overtakes_max[CLASS_INTERACTIVE], 16);
     assert_true(core.trim_requests);
     assert_string_equal(settings.common.topic_prefix, "pelton.");
     config_free(config);
@@ -260,6 +267,18 @@ static void test_presets(void **state)
     }
 }
 
+/* Switched off, the weight has no say. */
+static void test_no_expert_balance(void **state)
+{
+    const uint32_t partitions[CLASS_COUNT] = {1, 1};
+    struct settings settings;
+    struct config *config = load("off.yaml", "expert_load_balancing: false\n", &settings);
+
+    (void)state;
+    assert_true(settings_core(&settings, 1, partitions).expert_balance_weight == 0);
+    config_free(config);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -283,7 +302,8 @@ int main(void)
         cmocka_unit_test(test_published_batch), cmocka_unit_test(test_published_others),
         cmocka_unit_test(test_published_text),  cmocka_unit_test(test_defaults_and_static_batch),
         cmocka_unit_test(test_policies),        cmocka_unit_test(test_planner),
-        cmocka_unit_test(test_presets),         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_presets),         cmocka_unit_test(test_no_expert_balance),
+        cmocka_unit_test(test_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
