@@ -98,6 +98,7 @@ void node_free(struct node *node)
     free(node->queue.items);
     free(node->filling.items);
     free(node->decoding.items);
+    free(node->parked.items);
 }
 
 bool node_assign(struct node *node, const struct node_sequence *sequence, struct err *err)
@@ -106,14 +107,14 @@ bool node_assign(struct node *node, const struct node_sequence *sequence, struct
     return push(&node->queue, sequence, err);
 }
 
-uint32_t node_held(const struct node *node)
-{
-    return length(&node->queue) + length(&node->filling) + node->decoding.count;
-}
-
 static uint32_t running(const struct node *node)
 {
-    return length(&node->filling) + node->decoding.count;
+    return length(&node->filling) + node->decoding.count + node->parked.count;
+}
+
+uint32_t node_held(const struct node *node)
+{
+    return length(&node->queue) + running(node);
 }
 
 static bool fits(const struct node *node, const struct node_sequence *sequence)
@@ -151,8 +152,9 @@ bool node_begin(struct node *node, double *us)
 
     CHECK(!node->stepping);
     admit(node);
-    node->shape = (struct step_shape){
-        .decode_rows = node->decoding.count, .kv_tokens = node->kv_used, .imbalance = 1};
+    node->shape = (struct step_shape){.decode_rows = node->decoding.count + node->parked.count,
+                                      .kv_tokens = node->kv_used,
+                                      .imbalance = 1};
     for (uint32_t i = node->filling.head; i < node->filling.count && room > 0; i++) {
         struct node_sequence *s = &node->filling.items[i];
         uint32_t left = s->prompt - s->prefilled, rows = left < room ? left : room;
@@ -187,10 +189,11 @@ static bool note(uint32_t **list, uint32_t *count, struct node_outcome *outcome,
     return true;
 }
 
-static bool end_sequence(struct node *node, const struct node_sequence *sequence, uint64_t kv,
+/* All its tokens but the last, which is never fed, stand in the cache. */
+static bool end_sequence(struct node *node, const struct node_sequence *sequence,
                          struct node_outcome *outcome, struct err *err)
 {
-    node->kv_used -= kv;
+    node->kv_used -= sequence->prompt + sequence->output;
     routing_batch_add(&node->batch, sequence->task, -1);
     return note(&outcome->ended, &outcome->ended_count, outcome, sequence->request, err);
 }
@@ -201,29 +204,33 @@ static uint64_t cached(const struct node *node, const struct node_sequence *sequ
     return sequence->prompt + sequence->output - (sequence->end_step - node->step);
 }
 
-/* The step gave every decoding sequence a token; those at their end leave. A classic batch leaves
- * together, when the last one ends. */
+/* The step gave every decoding sequence a token; those at their end leave, or wait for their batch.
+ */
 static bool end_decoding(struct node *node, struct node_outcome *outcome, struct err *err)
 {
     struct node_list *heap = &node->decoding;
-    uint64_t last = node->step;
 
-    node->kv_used += node->shape.decode_rows;
-    node->decode_tokens += node->shape.decode_rows;
-    if (node->config.classic) {
-        for (uint32_t i = 0; i < heap->count; i++)
-            if (heap->items[i].end_step > last)
-                return true;
-        if (length(&node->filling) > 0)
-            return true;
-    }
-    while (heap->count > 0 && heap->items[0].end_step <= last) {
+    node->kv_used += heap->count;
+    node->decode_tokens += heap->count;
+    while (heap->count > 0 && heap->items[0].end_step <= node->step) {
         struct node_sequence ended = heap->items[0];
-        uint64_t kv = cached(node, &ended);
         heap_remove(heap, 0);
-        if (!end_sequence(node, &ended, kv, outcome, err))
+        if (node->config.classic ? !push(&node->parked, &ended, err)
+                                 : !end_sequence(node, &ended, outcome, err))
             return false;
     }
+    return true;
+}
+
+/* A classic batch leaves when the last one of it has ended. */
+static bool end_batch(struct node *node, struct node_outcome *outcome, struct err *err)
+{
+    if (node->decoding.count + length(&node->filling) > 0)
+        return true;
+    for (uint32_t i = 0; i < node->parked.count; i++)
+        if (!end_sequence(node, &node->parked.items[i], outcome, err))
+            return false;
+    node->parked.count = 0;
     return true;
 }
 
@@ -238,8 +245,9 @@ static bool start_decoding(struct node *node, struct node_sequence *sequence,
     /* Its token enters the cache when the next step feeds it, as for all others. */
     sequence->output--;
     sequence->end_step = node->step + sequence->output;
-    if (sequence->output == 0 && !node->config.classic)
-        return end_sequence(node, sequence, sequence->prompt, outcome, err);
+    if (sequence->output == 0)
+        return node->config.classic ? push(&node->parked, sequence, err)
+                                    : end_sequence(node, sequence, outcome, err);
     if (!push(&node->decoding, sequence, err))
         return false;
     sift_up(&node->decoding, node->decoding.count - 1);
@@ -311,7 +319,7 @@ bool node_end(struct node *node, double us, struct node_outcome *outcome, struct
     node->load += config->load_smoothing * (load - node->load);
     node->step_us += (node->step == 1 ? 1 : step_smoothing) * (us - node->step_us);
     return end_decoding(node, outcome, err) && end_filling(node, outcome, err) &&
-           make_room(node, err);
+           end_batch(node, outcome, err) && make_room(node, err);
 }
 
 void node_outcome_free(struct node_outcome *outcome)

@@ -55,6 +55,7 @@ struct node {
     struct node_list queue;    /* assigned, not started */
     struct node_list filling;  /* running, prompt not yet read whole */
     struct node_list decoding; /* heap by end_step */
+    struct node_list parked;   /* classic: at their end, rows of padding until the batch is */
     uint32_t batch_size;
     uint64_t step;       /* steps done */
     uint64_t kv_used;    /* tokens of all running sequences */

@@ -211,11 +211,12 @@ static bool end_step(struct run *run, uint32_t slot, struct err *err)
 {
     struct member *member = &run->fleet.members[slot];
 
+    uint64_t made = member->node.decode_tokens;
+
     member->stepping = false;
     if (!node_end(&member->node, member->step_us, &run->outcome, err))
         return false;
-    uint32_t rows = member->node.shape.decode_rows + run->outcome.first_count;
-    hour_at(run, run->now_us)->output_tokens += rows;
+    hour_at(run, run->now_us)->output_tokens += member->node.decode_tokens - made;
     hour_at(run, run->now_us)->busy_hours += member->step_us / (double)RUN_HOUR_US;
     for (uint32_t i = 0; i < run->outcome.first_count; i++)
         run->times[run->outcome.first[i]].first_us = run->now_us;

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# traces.sh [FOLDER]: the runs behind docs/RESULTS.md, one text file each (FOLDER: var/results).
+#
+# All policies' parameters are pelton-sim's defaults, the same on every trace; nodes and rates are
+# chosen so that a trace keeps its nodes busy at its peak.
+set -euo pipefail
+folder=$(realpath -m "${1:-$(dirname "$0")/../../var/results}")
+cd "$(dirname "$0")/../.."
+mkdir -p "$folder"
+sim=${PELTON_SIM:-build/pelton-sim}
+traces=ops/bench/traces
+all=static,formula,adaptive,classic
+run() {
+    local name=$1
+    shift
+    [ ! -s "$folder/$name.txt" ] || return 0 # goes on where it was stopped
+    { "$sim" "$@" --json >"$folder/$name.part"; } 2>"$folder/$name.err" ||
+        { cat "$folder/$name.err"; return 1; }
+    rm "$folder/$name.err"
+    mv "$folder/$name.part" "$folder/$name.txt"
+    echo "== $name: pelton-sim $*"
+    grep -v '^{' "$folder/$name.txt"
+    echo
+}
+azure=(--trace $traces/azure-conv-2023.csv --nodes 1)
+mooncake=(--trace $traces/mooncake-conversation.jsonl --nodes 2 --cached 37%)
+day=(--trace $traces/servegen-deepseek-r1-day.csv)
+
+run azure "${azure[@]}" --scale 2 --policy $all --find-limit
+run azure-rush "${azure[@]}" --scale 4 --policy $all
+run mooncake "${mooncake[@]}" --scale 1.5 --policy $all --find-limit
+run mooncake-rush "${mooncake[@]}" --scale 2.5 --policy $all
+run day-morning "${day[@]}" --from 5h --length 3h --nodes 5 --policy $all --find-limit
+run day-morning-measured "${day[@]}" --from 5h --length 3h --nodes 5 --kv-measured \
+    --policy static,adaptive --find-limit
+for base in 32 256; do # no sweep: what an untuned configuration gets
+    run "azure-base-$base" "${azure[@]}" --scale 2 --base-batch-size $base --find-limit
+    run "mooncake-base-$base" "${mooncake[@]}" --scale 1.5 --base-batch-size $base --find-limit
+    run "day-morning-base-$base" "${day[@]}" --from 5h --length 3h --nodes 5 \
+        --base-batch-size $base --find-limit
+done
+{
+    echo prompt,output
+    tail -n +2 $traces/azure-conv-2023.csv | tr -d '\r' | cut -d, -f2,3
+} >"$folder/job.csv"
+run offline --trace "$folder/job.csv" --columns prompt=prompt,output=output --nodes 1 --policy $all
+run day "${day[@]}" --nodes 5 --policy $all --plot "$folder/day"
+run day-autoscale "${day[@]}" --nodes 8 --base-batch-size 512 --policy adaptive --autoscale \
+    --plot "$folder/day-autoscale"
+run day-fixed "${day[@]}" --nodes 8 --base-batch-size 512 --policy adaptive
+ops/bench/published-day >"$folder/published-day.csv"
+run published-day --trace "$folder/published-day.csv" --fluid --autoscale --nodes 278 \
+    --nodes-min 68 --cached 56.25% --base-batch-size 800 --kv-share 95% \
+    --utilisation-target 95% --plot "$folder/published-day"
