@@ -9,8 +9,8 @@
  *             the threshold gives 1, never less.
  *   adaptive  the formula's answer or what runs, whichever is more, grown by lag pressure; then
  *             capped by the KV memory that batches may plan with and by the step time that still
- *             meets the token latency wanted. While requests wait, it grows window by window to
- *             what memory and latency allow, so the base need not be tuned.
+ *             meets the token latency wanted (half more while requests wait). So it grows window
+ *             by window to what memory and latency allow, and the base need not be tuned.
  *
  * max_auto bounds all three by memory: what kv_share of the worker's KV cache
  * holds of sequences that need as much as those it was given.

@@ -47,6 +47,7 @@ bool settings_check(const struct settings *settings, struct err *err)
 struct scheduler_config settings_core(const struct settings *settings, uint32_t slots,
                                       const uint32_t request_partitions[CLASS_COUNT])
 {
+    bool adaptive = settings->dynamic_batch && settings->batch_policy == BATCH_ADAPTIVE;
     struct scheduler_config config = {
         .slots = slots,
         .lease_ms = settings->lease_us / 1000,
@@ -58,6 +59,9 @@ struct scheduler_config settings_core(const struct settings *settings, uint32_t 
         .long_request_tokens = (uint32_t)settings->long_request_tokens,
         .long_share_percent = (uint32_t)(settings->long_share * 100.0 + 0.5),
         .trim_requests = settings->trim_requests,
+        /* The adaptive policy plans with the memory that is in use, the others with each request's
+         * most. */
+        .kv_share = adaptive ? settings->kv_share : 0,
         .expert_balance_weight =
             settings->expert_load_balancing ? settings->expert_balance_weight : 0,
         .overtakes_max = {[CLASS_INTERACTIVE] = (uint32_t)settings->expert_lookahead / 64,

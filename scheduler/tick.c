@@ -81,15 +81,16 @@ static double lag_pressure(const struct scheduler *scheduler)
 static void renew(struct scheduler *scheduler, struct run *run, double pressure)
 {
     size_t held = run->jobs.count;
-    const struct batch_signal signal = {
-        .load = run->load,
-        .pressure = pressure,
-        .step_us = (double)run->step_us,
-        .running = held < run->batch_limit ? (uint32_t)held : run->batch_limit,
-        .kv_tokens_used = run->kv_tokens_used,
-        .kv_tokens = run->hello.kv_tokens,
-        .kv_tokens_need = held ? (double)run->kv_tokens / (double)held : 0,
-        .max_seqs = run->hello.max_seqs};
+    uint64_t planned = scheduler->config.kv_share > 0 ? run->kv_tokens_used : run->kv_tokens;
+    const struct batch_signal signal = {.load = run->load,
+                                        .pressure = pressure,
+                                        .step_us = (double)run->step_us,
+                                        .running = held < run->batch_limit ? (uint32_t)held
+                                                                           : run->batch_limit,
+                                        .kv_tokens_used = run->kv_tokens_used,
+                                        .kv_tokens = run->hello.kv_tokens,
+                                        .kv_tokens_need = held ? (double)planned / (double)held : 0,
+                                        .max_seqs = run->hello.max_seqs};
 
     if (run->state != RUN_ALIVE || run->superseded)
         return;

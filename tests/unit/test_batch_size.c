@@ -117,22 +117,25 @@ static void adaptive_grows_and_is_capped(void **state)
     policy.step_us_target = 10000;
     signal.step_us = 10000;
     assert_int_equal(batch_size_answer(&policy, &signal), 30);
-    signal.step_us = 20000; /* twice too slow with 20 */
+    signal.step_us = 20000; /* twice too slow with 20, but under full pressure 15 ms will do */
+    assert_int_equal(batch_size_answer(&policy, &signal), 15);
+    signal.pressure = 0;
     assert_int_equal(batch_size_answer(&policy, &signal), 10);
+    signal.pressure = 1;
     signal.running = 0; /* nothing is known of a worker that has not run yet */
     signal.steady_running = 0;
     assert_int_equal(batch_size_answer(&policy, &signal), 48);
-    /* Below the target: 20 sequences in 5 ms promise 40 in 10 ms; the formula's 32 are allowed even
-     * where the promise is less. */
+    /* Below the target: 20 sequences in 7.5 ms promise 40 in 15 ms; the formula's 32 are allowed
+     * even where the promise is less. */
     signal = (struct batch_signal){.load = 0.75,
                                    .pressure = 1,
                                    .running = 30,
                                    .steady_running = 20,
-                                   .step_us = 5000,
+                                   .step_us = 7500,
                                    .max_seqs = 128};
     policy.kv_share = 0;
     assert_int_equal(batch_size_answer(&policy, &signal), 40);
-    signal.step_us = 9000;
+    signal.step_us = 10000;
     assert_int_equal(batch_size_answer(&policy, &signal), 32);
 }
 
@@ -155,9 +158,10 @@ static void adaptive_needs_no_tuned_base(void **state)
     assert_int_equal(batch_size_update(&batch, &policy, &signal, now_ms += 500), 48);
     signal.running = 48;
     assert_int_equal(batch_size_update(&batch, &policy, &signal, now_ms += 500), 72);
-    /* 500 sequences for so long that the averages have settled: 125 ms a step. */
+    /* 500 sequences for so long that the averages have settled: 187.5 ms a step, where 150 are
+     * allowed under pressure. */
     signal.running = 500;
-    signal.step_us = 125000;
+    signal.step_us = 187500;
     for (int i = 0; i < 400; i++)
         batch_size_update(&batch, &policy, &signal, now_ms += 500);
     assert_int_equal(batch.size, 400);
@@ -167,6 +171,7 @@ static void adaptive_needs_no_tuned_base(void **state)
     for (int i = 0; i < 120; i++)
         batch_size_update(&batch, &policy, &signal, now_ms += 500);
     signal.running = 500;
+    signal.pressure = 1;
     assert_int_equal(batch_size_update(&batch, &policy, &signal, now_ms += 500), 400);
     /* No pressure any more: what runs may stay, though the formula says 32. */
     batch_size_init(&batch, &policy, now_ms);

@@ -153,15 +153,49 @@ static void a_backlog_is_no_traffic(void **state)
     assert_true(gauges_of(f).work.arrived_tokens > 0);
 }
 
+/* 1,000 tokens of KV cache, three quarters to plan with, requests that may need 400 and use few. */
+static void memory_is_planned_by_use(void **state)
+{
+    struct fixture *f = *state;
+    struct scheduler_config config = fixture_config();
+    struct record hello = {.type = RECORD_HELLO, .u.hello = hello_of(0, 101)};
+
+    config.kv_share = 0.75;
+    config.batch.base = 64;
+    fixture_close(f);
+    fixture_open(f, &config);
+    hello.u.hello.kv_tokens = 1000;
+    hello.u.hello.max_seqs = 64;
+    fixture_worker(f, 0, hello);
+    /* A body of 90 bytes is a prompt of 30 tokens: 25 fit into 750, by their most it would be 2. */
+    for (uint32_t i = 1; i <= 40; i++) {
+        struct request request = request_of(i);
+        request.body =
+            str_from("{\"max_tokens\":400,\"prompt\":\"0123456789012345678901234567890123"
+                     "45678901234567890123456789\"}");
+        assert_int_equal(request.body.size, 90);
+        fixture_send_request(f, &request);
+    }
+    fixture_tick_commit(f, 20);
+    assert_int_equal(gauges_of(f).in_flight, 25);
+    beat(f, (struct heartbeat){.slot = 0, .incarnation = id_of(101)});
+    beat(f, (struct heartbeat){.slot = 0, .incarnation = id_of(101), .kv_tokens_used = 660});
+    for (int i = 0; i < 3; i++) /* 660 + 3 * 30 = 750 */
+        fixture_tick_commit(f, 20);
+    assert_int_equal(gauges_of(f).in_flight, 28);
+    beat(f, (struct heartbeat){.slot = 0, .incarnation = id_of(101), .kv_tokens_used = 600});
+    fixture_tick_commit(f, 20); /* those three may be in no report yet: room for 2 beside them */
+    assert_int_equal(gauges_of(f).in_flight, 30);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_draining_worker_gets_nothing_new),
-        TEST(a_draining_worker_is_kept_for_nobody),
-        TEST(work_is_counted_for_the_planner),
-        TEST(a_backlog_is_no_traffic),
+        TEST(a_draining_worker_gets_nothing_new), TEST(a_draining_worker_is_kept_for_nobody),
+        TEST(work_is_counted_for_the_planner),    TEST(a_backlog_is_no_traffic),
+        TEST(memory_is_planned_by_use),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

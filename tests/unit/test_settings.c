@@ -81,6 +81,7 @@ static void test_published_batch(void **state)
     assert_int_equal(core.batch.base, 32);
     assert_int_equal(core.batch.max, 128);
     assert_false(core.batch.max_auto);
+    assert_true(core.kv_share == 0.75); /* planned by use, as adaptive is the default */
     assert_true(core.batch.kv_share == 0.75 && core.batch.pressure_gain == 1);
     assert_true(core.batch.step_us_target == 0);
     assert_int_equal(core.batch.window_ms, 500);
