@@ -35,10 +35,9 @@ static int run(const struct settings *settings, const struct config *config)
         LOG_WARN("no_effect_yet", "key=%s", no_effect.items[i]);
     /* Said once: somebody who sets these keys for several ranks would look for the moves. */
     if (settings->expert_load_balancing)
-        LOG_INFO("expert_placement",
-                 "ranks=1 reason=\"one rank holds all experts, there is nothing "
-                 "to move\" load_balance_interval_ms=%lld",
-                 (long long)settings->load_balance_interval_us / 1000);
+        LOG_INFO("expert_placement", "ranks=1 load_balance_interval_ms=%lld reason=%s",
+                 (long long)settings->load_balance_interval_us / 1000,
+                 "one rank holds all experts, there is nothing to move");
     if (!exporter_open(&options.exporter, &settings->common, &err))
         return complain(&err, EX_CONFIG);
     bool ok = shell_run(&options, &err);
