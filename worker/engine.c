@@ -18,6 +18,7 @@ enum {
     WAITING_MAX = 1 << 20,
     CHUNK_TOKENS_DEFAULT = 512,
     CHUNK_TOKENS_MAX = 1 << 16,
+    MICRO_BATCH_DEFAULT = 16,       /* 8 to 32 are advised */
     STEP_US_TARGET_DEFAULT = 50000, /* 20 tokens a second for each sequence */
 };
 
@@ -32,6 +33,7 @@ struct engine {
     bool overlap;
     uint32_t seqs_max;
     uint32_t batch_size;
+    uint32_t micro_batch_size;
     uint32_t context_max;
     int64_t steps;
     int64_t prefill_tokens;
@@ -101,16 +103,18 @@ static bool open_parts(struct engine *engine, const struct engine_config *config
     if (!engine->candidates)
         return err_set(err, ERR_FATAL, "engine: no memory for %u logits", c->vocab_size);
 
-    const struct step_limits limits = {
-        .seqs_max = config->max_seqs, .chunk_tokens = chunk, .context_max = engine->context_max};
     engine->profile = expert_profile_shape(model_config_expert_layers(c), c->experts, c->top_k);
-    return sequences_open(
-               &engine->sequences,
-               (struct sequences_shape){.count = config->max_seqs + config->max_waiting,
-                                        .context_max = engine->context_max,
-                                        .pages = pages,
-                                        .profile_cells = expert_profile_cells(&engine->profile)},
-               err) &&
+    const uint32_t cells = expert_profile_cells(&engine->profile);
+    const struct step_limits limits = {.seqs_max = config->max_seqs,
+                                       .chunk_tokens = chunk,
+                                       .context_max = engine->context_max,
+                                       .profile_cells = cells};
+    return sequences_open(&engine->sequences,
+                          (struct sequences_shape){.count = config->max_seqs + config->max_waiting,
+                                                   .context_max = engine->context_max,
+                                                   .pages = pages,
+                                                   .profile_cells = cells},
+                          err) &&
            step_plan_open(&engine->plan, limits, err) &&
            expert_load_open(
                &engine->load, model_config_expert_layers(c), c->experts, c->top_k,
@@ -127,6 +131,7 @@ bool engine_open(struct engine **engine, const struct engine_config *config, str
     made->overlap = config->overlap;
     made->seqs_max = config->max_seqs;
     made->batch_size = config->max_seqs;
+    made->micro_batch_size = MICRO_BATCH_DEFAULT;
     if (!open_parts(made, config, err)) {
         engine_close(made);
         return false;
@@ -268,6 +273,11 @@ void engine_batch_size(struct engine *engine, uint32_t batch_size)
                                                          : batch_size;
 }
 
+void engine_micro_batch_size(struct engine *engine, uint32_t micro_batch_size)
+{
+    engine->micro_batch_size = micro_batch_size ? micro_batch_size : MICRO_BATCH_DEFAULT;
+}
+
 bool engine_has_work(const struct engine *engine)
 {
     return engine->sequences.running_count + engine->sequences.waiting_count > 0;
@@ -361,7 +371,10 @@ bool engine_step(struct engine *engine, struct engine_token *tokens, size_t *cou
     struct model_batch batch;
 
     *count = 0;
-    engine->preemptions += step_plan_make(plan, &engine->sequences, engine->batch_size);
+    engine->preemptions += step_plan_make(
+        plan, &engine->sequences,
+        (struct step_sizes){.batch = engine->batch_size,
+                            .micro_batch = engine->overlap ? engine->micro_batch_size : 0});
     if (plan->n_rows == 0)
         return true;
     if (engine->overlap)

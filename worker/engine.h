@@ -41,8 +41,8 @@ struct engine_config {
     uint32_t max_context;    /* tokens of a sequence; 0: what the model allows */
     uint32_t chunk_tokens;   /* prefill tokens of one step, at most; 0: default 512 */
     uint32_t step_us_target; /* what load 1 means (worker/expert_load.h); 0: 50 ms */
-    bool overlap;   /* cut steps into two micro-batches that hide each other's communication; costs
-                     * a little on one rank, changes no answer (worker/pipeline.h) */
+    bool overlap;   /* cut steps into micro-batches that hide each other's communication; costs a
+                     * little on one rank, changes no answer (worker/pipeline.h) */
     size_t kv_size; /* bytes of KV cache; 0: enough for max_seqs sequences of max_context, at most
                        25 % of RAM */
 };
@@ -143,6 +143,9 @@ bool engine_profile(const struct engine *engine, uint64_t tag, int32_t *profile)
 
 /* Sequences allowed in one step from now on, clamped to 1..max_seqs. Running ones stay. */
 void engine_batch_size(struct engine *engine, uint32_t batch_size);
+
+/* Sequences of a micro-batch at most, from now on, where steps overlap; 0: as at the start, 16. */
+void engine_micro_batch_size(struct engine *engine, uint32_t micro_batch_size);
 
 /* Is there anything for a step to do? */
 bool engine_has_work(const struct engine *engine);

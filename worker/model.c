@@ -239,17 +239,6 @@ bool model_cache_open(struct model *model, uint32_t pages, struct err *err)
     return true;
 }
 
-/* Where the second micro-batch begins: the sequence boundary nearest to half of the rows. */
-static uint32_t cut(const struct model_batch *batch)
-{
-    uint32_t rows = 0;
-    uint32_t seq = 0;
-
-    while (seq < batch->n_seqs && 2 * (rows + batch->seq_rows[seq] / 2) < batch->n_rows)
-        rows += batch->seq_rows[seq++];
-    return seq;
-}
-
 /* The sequences [begin, end) of a batch as one micro-batch. */
 static void micro_batch_init(struct model *model, const struct model_batch *batch,
                              uint32_t micro_batch, uint32_t begin, uint32_t end)
@@ -258,8 +247,6 @@ static void micro_batch_init(struct model *model, const struct model_batch *batc
     const uint32_t row_end = end < batch->n_seqs ? batch->first_row[end] : batch->n_rows;
     const struct inputs *in = &model->inputs;
 
-    for (uint32_t s = begin; s < end; s++)
-        model->first_row[s] = batch->first_row[s] - row;
     model->forward.micro_batches[micro_batch] = (struct deepseek_v3_micro_batch){
         .ragged = {.first_row = in->first_row + begin,
                    .n_rows = in->seq_rows + begin,
@@ -272,6 +259,21 @@ static void micro_batch_init(struct model *model, const struct model_batch *batc
         .first_row = row,
         .n_rows = row_end - row,
     };
+}
+
+/* Rows as each micro-batch counts them, from its own first. */
+static void set_first_rows(struct model *model, const struct model_batch *batch)
+{
+    uint32_t micro = 0;
+    uint32_t row = 0;
+
+    for (uint32_t s = 0; s < batch->n_seqs; s++) {
+        while (micro < batch->n_micro && batch->micro_first[micro] <= s) {
+            row = batch->first_row[s];
+            micro++;
+        }
+        model->first_row[s] = batch->first_row[s] - row;
+    }
 }
 
 static bool upload(struct model *model, uint32_t *to, const uint32_t *from, size_t count,
@@ -293,10 +295,31 @@ static bool upload_batch(struct model *model, const struct model_batch *batch, s
            upload(model, in->pages, batch->pages, seqs * batch->pages_stride, err);
 }
 
+/* All micro-batches, as many at a time as the pipeline interleaves. */
+static bool run_layers(struct model *model, const struct model_batch *batch, struct err *err)
+{
+    const uint32_t whole[] = {0, batch->n_seqs};
+    const uint32_t *first = batch->n_micro > 0 ? batch->micro_first : whole;
+    const uint32_t count = batch->n_micro > 0 ? batch->n_micro : 1;
+    const uint32_t at_once = batch->pipeline->micro_batches;
+
+    for (uint32_t m = 0; m < count; m += at_once) {
+        for (uint32_t i = 0; i < at_once; i++) {
+            uint32_t begin = first[m + i < count ? m + i : count];
+            uint32_t end = first[m + i + 1 < count ? m + i + 1 : count];
+
+            micro_batch_init(model, batch, i, begin, end);
+        }
+        if (!pipeline_run(batch->pipeline, model->config.layers, deepseek_v3_stage, &model->forward,
+                          err))
+            return false;
+    }
+    return true;
+}
+
 bool model_forward(struct model *model, const struct model_batch *batch, struct err *err)
 {
     struct deepseek_v3_forward *forward = &model->forward;
-    uint32_t second = batch->pipeline->micro_batches == 2 ? cut(batch) : batch->n_seqs;
 
     CHECK(forward->cache);
     CHECK(batch->n_rows <= model->options.rows_max);
@@ -304,11 +327,10 @@ bool model_forward(struct model *model, const struct model_batch *batch, struct 
     CHECK(batch->n_logits <= model->options.seqs_max);
     CHECK(batch->pages_stride <= kv_pages_needed(model->context_max));
 
-    micro_batch_init(model, batch, 0, 0, second);
-    micro_batch_init(model, batch, 1, second, batch->n_seqs);
+    set_first_rows(model, batch);
     return upload_batch(model, batch, err) &&
            deepseek_v3_embed(forward, model->inputs.tokens, batch->n_rows, err) &&
-           pipeline_run(batch->pipeline, model->config.layers, deepseek_v3_stage, forward, err) &&
+           run_layers(model, batch, err) &&
            deepseek_v3_logits(forward, batch->logit_rows, batch->n_logits, err) &&
            stream_sync(model->stream, err);
 }

@@ -7,9 +7,9 @@
  * sequences, which pages and what to sample is the engine's business
  * (worker/engine.h).
  *
- * A batch may be cut into two micro-batches at a sequence boundary, whose
- * stages then alternate (worker/pipeline.h). Nothing of the result depends on
- * it.
+ * A batch may be cut into micro-batches at sequence boundaries. They run in
+ * pairs whose stages alternate (worker/pipeline.h), one pair after the other.
+ * Nothing of the result depends on it.
  *
  * Threads: one thread owns a model.
  */
@@ -51,6 +51,8 @@ struct model_batch {
     uint32_t n_rows;                /* at most rows_max */
     uint32_t n_seqs;                /* at most seqs_max */
     uint32_t n_logits;              /* at most seqs_max */
+    const uint32_t *micro_first;    /* (n_micro + 1) sequences where micro-batches begin, the end */
+    uint32_t n_micro;               /* 0: the batch is one */
     const struct pipeline *pipeline;
 };
 

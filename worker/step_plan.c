@@ -22,9 +22,18 @@ bool step_plan_open(struct step_plan *plan, struct step_limits limits, struct er
         .first_position = calloc(seqs, sizeof(uint32_t)),
         .pages = calloc(seqs * kv_pages_needed(limits.context_max), sizeof(uint32_t)),
         .logit_rows = calloc(seqs, sizeof(uint32_t)),
+        .micro_first = calloc(seqs + 1, sizeof(uint32_t)),
+        .claimed = calloc(seqs, sizeof(struct sequence *)),
+        .expert_counts = calloc(seqs, sizeof(uint32_t *)),
+        .claimed_rows = calloc(seqs, sizeof(uint32_t)),
+        .order = calloc(seqs, sizeof(uint32_t)),
+        .micro_scratch =
+            calloc(micro_batch_scratch(limits.seqs_max, limits.profile_cells), sizeof(float)),
     };
     if (plan->seqs && plan->sampled && plan->tokens && plan->positions && plan->first_row &&
-        plan->seq_rows && plan->first_position && plan->pages && plan->logit_rows)
+        plan->seq_rows && plan->first_position && plan->pages && plan->logit_rows &&
+        plan->micro_first && plan->claimed && plan->expert_counts && plan->claimed_rows &&
+        plan->order && plan->micro_scratch)
         return true;
     step_plan_close(plan);
     return err_set(err, ERR_FATAL, "no memory for steps of %zu rows", rows);
@@ -41,6 +50,12 @@ void step_plan_close(struct step_plan *plan)
     free(plan->first_position);
     free(plan->pages);
     free(plan->logit_rows);
+    free(plan->micro_first);
+    free(plan->claimed);
+    free(plan->expert_counts);
+    free(plan->claimed_rows);
+    free(plan->order);
+    free(plan->micro_scratch);
     *plan = (struct step_plan){0};
 }
 
@@ -125,18 +140,46 @@ static void add_rows(struct step_plan *plan, struct sequence *sequence)
     }
 }
 
-static void build(struct step_plan *plan, const struct sequences *s)
+/* The claimed sequences' order and where their micro-batches begin. */
+static void cut(struct step_plan *plan, uint32_t count, uint32_t micro_batch)
+{
+    const struct micro_batch_input input = {.rows = plan->claimed_rows,
+                                            .expert_counts = plan->expert_counts,
+                                            .count = count,
+                                            .cells = plan->limits.profile_cells,
+                                            .size = micro_batch};
+
+    if (micro_batch > 0) {
+        plan->n_micro = micro_batch_count(count, micro_batch);
+        micro_batch_cut(&input, plan->micro_scratch, plan->order, plan->micro_first);
+        return;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        plan->order[i] = i;
+    plan->n_micro = count > 0;
+    plan->micro_first[0] = 0;
+    plan->micro_first[plan->n_micro] = count;
+}
+
+static void build(struct step_plan *plan, const struct sequences *s, uint32_t micro_batch)
 {
     uint32_t stride = 1;
+    uint32_t count = 0;
 
     plan->n_rows = 0;
     plan->n_seqs = 0;
     plan->n_logits = 0;
     plan->n_decode_rows = 0;
     for (uint32_t i = 0; i < s->running_count; i++) {
-        if (s->running[i]->rows > 0)
-            add_rows(plan, s->running[i]);
+        if (s->running[i]->rows == 0)
+            continue;
+        plan->claimed[count] = s->running[i];
+        plan->claimed_rows[count] = s->running[i]->rows;
+        plan->expert_counts[count++] = s->running[i]->expert_counts;
     }
+    cut(plan, count, micro_batch);
+    for (uint32_t i = 0; i < count; i++)
+        add_rows(plan, plan->claimed[plan->order[i]]);
     for (uint32_t i = 0; i < plan->n_seqs; i++)
         stride = plan->seqs[i]->page_count > stride ? plan->seqs[i]->page_count : stride;
     for (uint32_t i = 0; i < plan->n_seqs; i++)
@@ -145,7 +188,8 @@ static void build(struct step_plan *plan, const struct sequences *s)
     plan->pages_stride = stride;
 }
 
-uint32_t step_plan_make(struct step_plan *plan, struct sequences *sequences, uint32_t batch_size)
+uint32_t step_plan_make(struct step_plan *plan, struct sequences *sequences,
+                        struct step_sizes sizes)
 {
     uint32_t budget = plan->limits.chunk_tokens;
     uint32_t preempted = 0;
@@ -155,13 +199,13 @@ uint32_t step_plan_make(struct step_plan *plan, struct sequences *sequences, uin
             break; /* it was the last */
 
     while (preempted == 0 && budget > 0 && sequences->waiting_count > 0 &&
-           sequences->running_count < batch_size && may_admit(sequences, sequences->waiting[0])) {
+           sequences->running_count < sizes.batch && may_admit(sequences, sequences->waiting[0])) {
         struct sequence *next = sequences->waiting[0];
 
         sequences_move(sequences, next, SEQUENCE_RUNNING);
         claim_rows(sequences, next, &budget, &preempted);
     }
-    build(plan, sequences);
+    build(plan, sequences, sizes.micro_batch);
     return preempted;
 }
 
@@ -179,6 +223,8 @@ struct model_batch step_plan_batch(const struct step_plan *plan, const struct pi
         .n_rows = plan->n_rows,
         .n_seqs = plan->n_seqs,
         .n_logits = plan->n_logits,
+        .micro_first = plan->micro_first,
+        .n_micro = plan->n_micro,
         .pipeline = pipeline,
     };
 }

@@ -8,6 +8,9 @@
  * When pages run out the youngest running sequence gives its own back and waits
  * again, so the oldest always goes on and every sequence ends some day.
  *
+ * Where steps overlap, the sequences stand micro-batch by micro-batch
+ * (worker/micro_batch.h).
+ *
  * A plan changes the books (sequences, pages), not the clock or the device.
  */
 #ifndef WORKER_STEP_PLAN_H
@@ -18,13 +21,15 @@
 #include <stdint.h>
 
 #include "common/err.h"
+#include "worker/micro_batch.h"
 #include "worker/model.h"
 #include "worker/sequences.h"
 
 struct step_limits {
-    uint32_t seqs_max;     /* sequences in one step, what buffers hold */
-    uint32_t chunk_tokens; /* rows of sequences with more than one row, at most */
-    uint32_t context_max;  /* tokens of a sequence */
+    uint32_t seqs_max;      /* sequences in one step, what buffers hold */
+    uint32_t chunk_tokens;  /* rows of sequences with more than one row, at most */
+    uint32_t context_max;   /* tokens of a sequence */
+    uint32_t profile_cells; /* of a sequence's expert_counts; 0: micro-batches are cut by length */
 };
 
 /* The batch of one step, in arrays of its own. */
@@ -39,19 +44,33 @@ struct step_plan {
     uint32_t *first_position;
     uint32_t *pages;
     uint32_t *logit_rows;
+    uint32_t *micro_first; /* (n_micro + 1) */
+    /* Scratch of a step, (seqs_max) each but the last. */
+    struct sequence **claimed;
+    const uint32_t **expert_counts;
+    uint32_t *claimed_rows;
+    uint32_t *order;
+    float *micro_scratch; /* micro_batch_scratch() */
     size_t pages_stride;
     uint32_t n_rows;
     uint32_t n_seqs;
     uint32_t n_logits;
+    uint32_t n_micro;
     uint32_t n_decode_rows; /* of n_rows */
 };
 
 bool step_plan_open(struct step_plan *plan, struct step_limits limits, struct err *err);
 void step_plan_close(struct step_plan *plan); /* zeroed is allowed */
 
-/* Makes the next step's batch, admitting while fewer than batch_size sequences run. Returns how
- * many sequences were preempted. n_rows is 0 when there is nothing to do. */
-uint32_t step_plan_make(struct step_plan *plan, struct sequences *sequences, uint32_t batch_size);
+struct step_sizes {
+    uint32_t batch;       /* admit while fewer sequences run */
+    uint32_t micro_batch; /* cut into micro-batches of so many sequences at most; 0: do not cut */
+};
+
+/* Makes the next step's batch. Returns how many sequences were preempted. n_rows is 0 when there is
+ * nothing to do. */
+uint32_t step_plan_make(struct step_plan *plan, struct sequences *sequences,
+                        struct step_sizes sizes);
 
 /* The plan as the model takes it. */
 struct model_batch step_plan_batch(const struct step_plan *plan, const struct pipeline *pipeline);

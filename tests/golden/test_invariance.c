@@ -46,6 +46,7 @@ struct variant {
     uint32_t kv_pages; /* 0: enough */
     uint32_t prefix;   /* answer tokens given */
     bool overlap;
+    uint32_t micro_batch_size;
     bool batch_size_changes;
     bool preempts; /* it must have happened */
 };
@@ -157,6 +158,7 @@ static void run(enum engine_numerics numerics, const struct variant *variant)
 
     if (!engine_open(&engine, &config, &err))
         fail_msg("%s", err.message);
+    engine_micro_batch_size(engine, variant->micro_batch_size);
     for (uint32_t i = 0; i < prompt_count; i += variant->together) {
         for (uint32_t j = i; j < i + variant->together && j < prompt_count; j++)
             submit(engine, j, variant);
@@ -178,6 +180,7 @@ static void check_variants(enum engine_numerics numerics)
         {.together = PROMPTS, .chunk = 64, .threads = 2, .kv_pages = 14, .preempts = true},
         {.together = PROMPTS, .chunk = 512, .threads = 2, .prefix = 3},
         {.together = PROMPTS, .chunk = 512, .threads = 2, .overlap = true},
+        {.together = PROMPTS, .chunk = 64, .threads = 2, .overlap = true, .micro_batch_size = 3},
         {.together = PROMPTS, .chunk = 64, .threads = 1, .batch_size_changes = true},
     };
 

@@ -69,7 +69,7 @@ static void test_chunks_share_the_budget(void **state)
     open_books(4, 10, 8);
     a = add(1, 7);
     b = add(2, 7);
-    assert_int_equal(step_plan_make(&plan, &sequences, 4), 0);
+    assert_int_equal(step_plan_make(&plan, &sequences, (struct step_sizes){.batch = 4}), 0);
     assert_int_equal(plan.n_rows, 10);
     assert_int_equal(plan.n_seqs, 2);
     assert_int_equal(plan.n_logits, 1); /* only a is fed whole */
@@ -82,7 +82,7 @@ static void test_chunks_share_the_budget(void **state)
     finish_step();
 
     /* a decodes, b goes on at its fourth token. */
-    assert_int_equal(step_plan_make(&plan, &sequences, 4), 0);
+    assert_int_equal(step_plan_make(&plan, &sequences, (struct step_sizes){.batch = 4}), 0);
     assert_int_equal(plan.n_rows, 5);
     assert_int_equal(plan.n_decode_rows, 1);
     assert_int_equal(plan.tokens[0], 9999);
@@ -99,10 +99,10 @@ static void test_decodes_beside_a_long_prompt(void **state)
     (void)state;
     open_books(4, 2, 8);
     add(1, 1);
-    assert_int_equal(step_plan_make(&plan, &sequences, 4), 0);
+    assert_int_equal(step_plan_make(&plan, &sequences, (struct step_sizes){.batch = 4}), 0);
     finish_step();
     add(2, 50);
-    assert_int_equal(step_plan_make(&plan, &sequences, 4), 0);
+    assert_int_equal(step_plan_make(&plan, &sequences, (struct step_sizes){.batch = 4}), 0);
     assert_int_equal(plan.n_rows, 3);
     assert_int_equal(plan.n_decode_rows, 1);
     close_books();
@@ -114,13 +114,13 @@ static void test_batch_size_limits_admission(void **state)
     open_books(4, 100, 8);
     for (uint64_t tag = 0; tag < 4; tag++)
         add(tag, 3);
-    step_plan_make(&plan, &sequences, 2);
+    step_plan_make(&plan, &sequences, (struct step_sizes){.batch = 2});
     assert_int_equal(plan.n_seqs, 2);
     finish_step();
-    step_plan_make(&plan, &sequences, 3);
+    step_plan_make(&plan, &sequences, (struct step_sizes){.batch = 3});
     assert_int_equal(plan.n_seqs, 3);
     finish_step();
-    step_plan_make(&plan, &sequences, 1); /* running ones stay */
+    step_plan_make(&plan, &sequences, (struct step_sizes){.batch = 1}); /* running ones stay */
     assert_int_equal(plan.n_seqs, 3);
     close_books();
 }
@@ -132,7 +132,7 @@ static void test_admits_what_fits(void **state)
     open_books(4, 100, 4);
     add(1, 31);
     add(2, 32);
-    step_plan_make(&plan, &sequences, 4);
+    step_plan_make(&plan, &sequences, (struct step_sizes){.batch = 4});
     assert_int_equal(plan.n_seqs, 1); /* 2 + 3 pages are more than 4 */
     assert_int_equal(sequences.waiting_count, 1);
     close_books();
@@ -140,7 +140,7 @@ static void test_admits_what_fits(void **state)
     open_books(4, 100, 5);
     add(1, 31);
     add(2, 32);
-    step_plan_make(&plan, &sequences, 4);
+    step_plan_make(&plan, &sequences, (struct step_sizes){.batch = 4});
     assert_int_equal(plan.n_seqs, 2);
     close_books();
 }
@@ -155,11 +155,11 @@ static void test_preempts_the_youngest(void **state)
     open_books(4, 100, 3);
     a = add(1, 15);
     b = add(2, 14);
-    step_plan_make(&plan, &sequences, 4);
+    step_plan_make(&plan, &sequences, (struct step_sizes){.batch = 4});
     assert_int_equal(plan.n_seqs, 2);
     while (preempted == 0) {
         finish_step();
-        preempted = step_plan_make(&plan, &sequences, 4);
+        preempted = step_plan_make(&plan, &sequences, (struct step_sizes){.batch = 4});
     }
     /* a got page 3 for its 17th token, b wanted another for its own. */
     assert_int_equal(preempted, 1);
@@ -172,7 +172,7 @@ static void test_preempts_the_youngest(void **state)
 
     sequences_move(&sequences, a, SEQUENCE_FINISHED);
     assert_int_equal(sequences.pages.free_count, 3);
-    assert_int_equal(step_plan_make(&plan, &sequences, 4), 0);
+    assert_int_equal(step_plan_make(&plan, &sequences, (struct step_sizes){.batch = 4}), 0);
     assert_int_equal(plan.n_rows, 17); /* all it knows, once more */
     assert_int_equal(plan.n_decode_rows, 0);
     assert_int_equal(plan.n_logits, 1);
@@ -187,7 +187,7 @@ static void test_page_tables(void **state)
     open_books(4, 100, 8);
     add(1, 3);
     add(2, 33);
-    step_plan_make(&plan, &sequences, 4);
+    step_plan_make(&plan, &sequences, (struct step_sizes){.batch = 4});
     batch = step_plan_batch(&plan, &pipeline_sequential);
     assert_int_equal(batch.pages_stride, 3);
     assert_int_equal(batch.pages[0], sequences.running[0]->pages[0]);
@@ -196,11 +196,38 @@ static void test_page_tables(void **state)
     close_books();
 }
 
+/* Sequences of 3, 33, 1 and 9 tokens in micro-batches of two: the longest, then the next ones to
+ * the shorter one, as long as it has room. */
+static void test_micro_batches(void **state)
+{
+    static const uint32_t rows[] = {33, 1, 3, 9};
+    struct model_batch batch;
+
+    (void)state;
+    open_books(4, 100, 20);
+    add(1, 3);
+    add(2, 33);
+    add(3, 1);
+    add(4, 9);
+    step_plan_make(&plan, &sequences, (struct step_sizes){.batch = 4, .micro_batch = 2});
+    batch = step_plan_batch(&plan, &pipeline_prefill);
+    assert_int_equal(batch.n_micro, 2);
+    assert_int_equal(batch.micro_first[0], 0);
+    assert_int_equal(batch.micro_first[1], 2);
+    assert_int_equal(batch.micro_first[2], 4);
+    for (uint32_t i = 0; i < 4; i++)
+        assert_int_equal(batch.seq_rows[i], rows[i]);
+    assert_int_equal(batch.first_row[2], 34);
+    assert_int_equal(plan.sampled[3]->tag, 4);
+    assert_int_equal(batch.logit_rows[3], 45);
+    close_books();
+}
+
 static void test_nothing_to_do(void **state)
 {
     (void)state;
     open_books(4, 100, 8);
-    assert_int_equal(step_plan_make(&plan, &sequences, 4), 0);
+    assert_int_equal(step_plan_make(&plan, &sequences, (struct step_sizes){.batch = 4}), 0);
     assert_int_equal(plan.n_rows, 0);
     close_books();
 }
@@ -214,6 +241,7 @@ int main(void)
         cmocka_unit_test(test_admits_what_fits),
         cmocka_unit_test(test_preempts_the_youngest),
         cmocka_unit_test(test_page_tables),
+        cmocka_unit_test(test_micro_batches),
         cmocka_unit_test(test_nothing_to_do),
     };
 

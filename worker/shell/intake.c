@@ -31,7 +31,7 @@ static void renew(struct session *session, const struct lease_renewal *renewal)
 {
     if (lease_renew(&session->lease, renewal->heartbeat_seq))
         runner_lease(session->options.runner, session->lease.until_us);
-    runner_batch_size(session->options.runner, renewal->batch_size);
+    runner_sizes(session->options.runner, renewal->batch_size, renewal->micro_batch_size);
 }
 
 /* The scheduler has taken the request back: nothing more is said about it. */

@@ -29,6 +29,7 @@ struct runner {
     /* Relaxed: each is a single number that no other data hangs on. */
     _Atomic int64_t lease_until_us;
     _Atomic uint32_t batch_size;
+    _Atomic uint32_t micro_batch_size; /* 0: the engine's own */
     _Atomic bool stop;
 
     /* Model thread only. */
@@ -308,6 +309,8 @@ static bool step(struct runner *runner)
 
     engine_batch_size(runner->options.engine,
                       atomic_load_explicit(&runner->batch_size, memory_order_relaxed));
+    engine_micro_batch_size(runner->options.engine,
+                            atomic_load_explicit(&runner->micro_batch_size, memory_order_relaxed));
     if (!engine_step(runner->options.engine, runner->tokens, &count, &err)) {
         pthread_mutex_lock(&runner->mutex);
         runner->failed = true;
@@ -360,6 +363,7 @@ bool runner_open(struct runner **runner, const struct runner_options *options, s
     made->options = *options;
     engine_info(options->engine, &made->info);
     atomic_init(&made->batch_size, made->info.max_seqs);
+    atomic_init(&made->micro_batch_size, 0);
     /* A task has one SUBMIT, at most one RELEASE; RELEASE_ALL comes once a session. */
     made->commands = ring_open(2 * (size_t)options->tasks_max + 8);
     made->reports = ring_open(4 * (size_t)options->tasks_max + 64);
@@ -446,9 +450,10 @@ void runner_lease(struct runner *runner, int64_t until_us)
     ring_wake(runner->commands);
 }
 
-void runner_batch_size(struct runner *runner, uint32_t batch_size)
+void runner_sizes(struct runner *runner, uint32_t batch_size, uint32_t micro_batch_size)
 {
     atomic_store_explicit(&runner->batch_size, batch_size, memory_order_relaxed);
+    atomic_store_explicit(&runner->micro_batch_size, micro_batch_size, memory_order_relaxed);
 }
 
 struct report *runner_take(struct runner *runner)

@@ -50,7 +50,8 @@ void runner_release(struct runner *runner, uint64_t tag);
 void runner_release_all(struct runner *runner);
 
 void runner_lease(struct runner *runner, int64_t until_us); /* monotonic: no step begins after it */
-void runner_batch_size(struct runner *runner, uint32_t batch_size);
+/* Sequences of a step, and of a micro-batch where steps overlap (0: the engine's own choice). */
+void runner_sizes(struct runner *runner, uint32_t batch_size, uint32_t micro_batch_size);
 
 /* The next report, for free(), or NULL. */
 struct report *runner_take(struct runner *runner);
