@@ -95,7 +95,7 @@ static const struct config_key keys[] = {
      .type = CONFIG_BOOL,
      KEY(overlap),
      .default_value = "false",
-     .help = "Cut steps into two micro-batches that hide each other's communication."},
+     .help = "Cut steps into micro-batches that hide each other's communication."},
     {.name = "hardware",
      .type = CONFIG_STRING,
      KEY(hardware),
