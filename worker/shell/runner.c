@@ -53,9 +53,9 @@ struct runner {
 /* ---- model thread: reports ---- */
 
 /* Valid until the next call. */
-static struct i32_array profile_of(struct runner *runner, const struct run *run)
+static struct i32_array profile_of(struct runner *runner, const struct run *run, bool wanted)
 {
-    if (!run->in_engine || runner->info.profile_count == 0 ||
+    if (!wanted || !run->in_engine || runner->info.profile_count == 0 ||
         !engine_profile(runner->options.engine, run->task->tag, runner->profile))
         return (struct i32_array){0};
     return (struct i32_array){runner->profile, runner->info.profile_count};
@@ -64,9 +64,8 @@ static struct i32_array profile_of(struct runner *runner, const struct run *run)
 /* A full ring keeps the ids for the next report. */
 static void report_progress(struct runner *runner, struct run *run)
 {
-    struct i32_array none = {0};
-    struct report *report =
-        run_report(run, REPORT_PROGRESS, run->profiled ? none : profile_of(runner, run));
+    struct i32_array profile = profile_of(runner, run, !run->profiled);
+    struct report *report = run_report(run, REPORT_PROGRESS, profile);
 
     if (report == NULL) {
         run->unreported_us = 0;
@@ -101,8 +100,7 @@ static bool is_due(const struct runner *runner, const struct run *run, int64_t n
 static void end(struct runner *runner, struct run *run, enum report_type type,
                 enum finish_reason finish_reason)
 {
-    struct i32_array profile =
-        type == REPORT_DONE ? profile_of(runner, run) : (struct i32_array){0};
+    struct i32_array profile = profile_of(runner, run, type == REPORT_DONE);
     struct engine_usage used = {0};
     int64_t before_us = 0; /* from intake to the engine */
 
@@ -303,15 +301,15 @@ static void publish_stats(struct runner *runner)
 
 static bool step(struct runner *runner)
 {
+    struct engine *engine = runner->options.engine;
     size_t count = 0;
     struct err err;
     int64_t now_us;
 
-    engine_batch_size(runner->options.engine,
-                      atomic_load_explicit(&runner->batch_size, memory_order_relaxed));
-    engine_micro_batch_size(runner->options.engine,
+    engine_batch_size(engine, atomic_load_explicit(&runner->batch_size, memory_order_relaxed));
+    engine_micro_batch_size(engine,
                             atomic_load_explicit(&runner->micro_batch_size, memory_order_relaxed));
-    if (!engine_step(runner->options.engine, runner->tokens, &count, &err)) {
+    if (!engine_step(engine, runner->tokens, &count, &err)) {
         pthread_mutex_lock(&runner->mutex);
         runner->failed = true;
         runner->err = err;
