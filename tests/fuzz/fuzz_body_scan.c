@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_body_scan - any bytes as a request's body: the scan stays inside them.
+ * fuzz_body_scan - any bytes as a request's body: the scans stay inside them.
  */
 #include <stddef.h>
 #include <stdint.h>
 
 #include "scheduler/body_scan.h"
+#include "scheduler/prefix.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    body_max_tokens((struct str){(const char *)data, size}, 1);
+    struct str body = {(const char *)data, size};
+
+    body_max_tokens(body, 1);
+    prefix_keys(body);
     return 0;
 }

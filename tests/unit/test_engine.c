@@ -81,8 +81,36 @@ static void test_info(void **state)
     assert_int_equal(info.kv_tokens, 4096);
     assert_int_equal(info.expert_layers, 3);
     assert_int_equal(info.experts, 16);
+    assert_int_equal(info.profile_count, 48);
     assert_int_equal(info.eos_count, 1);
     assert_int_equal(info.eos_ids[0], 2);
+    engine_close(engine);
+}
+
+/* One token of the prompt chooses 4 of 16 experts in each of 3 layers: four are 63. */
+static void test_profile(void **state)
+{
+    struct engine *engine = open_engine((struct engine_config){.max_seqs = 4});
+    struct engine_request request = request_of(1, 1);
+    struct engine_usage usage;
+    int32_t profile[48];
+
+    (void)state;
+    assert_false(engine_profile(engine, 1, profile));
+    request.prompt_count = 1;
+    submit(engine, request);
+    assert_false(engine_profile(engine, 1, profile));
+    run(engine, 1);
+    assert_true(engine_profile(engine, 1, profile));
+    for (int layer = 0; layer < 3; layer++) {
+        int chosen = 0;
+        for (int i = 0; i < 16; i++) {
+            assert_true(profile[16 * layer + i] == 0 || profile[16 * layer + i] == 63);
+            chosen += profile[16 * layer + i] == 63;
+        }
+        assert_int_equal(chosen, 4);
+    }
+    assert_true(engine_remove(engine, 1, &usage));
     engine_close(engine);
 }
 
@@ -313,6 +341,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_info),
+        cmocka_unit_test(test_profile),
         cmocka_unit_test(test_ends_at_the_end_mark),
         cmocka_unit_test(test_ends_at_max_tokens),
         cmocka_unit_test(test_refuses),

@@ -119,11 +119,23 @@ struct heard {
     char text[1024];
     size_t text_size;
     size_t reports;
+    size_t profiles; /* reports with one */
 };
 
 static void hear(struct heard *heard, struct report *report)
 {
     heard->reports++;
+    if (report->profile.count > 0) { /* 3 layers of 16 experts, the largest is 63 in each */
+        heard->profiles++;
+        assert_int_equal(report->profile.count, 48);
+        for (size_t layer = 0; layer < 3; layer++) {
+            int32_t largest = 0;
+            for (size_t i = 0; i < 16; i++)
+                if (report->profile.items[16 * layer + i] > largest)
+                    largest = report->profile.items[16 * layer + i];
+            assert_int_equal(largest, 63);
+        }
+    }
     if (report->progress.count > 0) {
         assert_int_equal(report->progress_first, heard->ids_count);
         memcpy(heard->ids + heard->ids_count, report->progress.items, report->progress.count * 4);
@@ -219,6 +231,8 @@ static void the_recorded_answers_come_back(void **state)
         const char *text = json_string_value(json_object_get(reference, "text"));
 
         assert_int_equal(heard[i].outcome->type, REPORT_DONE);
+        assert_int_equal(heard[i].outcome->profile.count, 48);
+        assert_in_range(heard[i].profiles, 1, 2); /* with the first ids, and with the outcome */
         assert_int_equal(view.size, strlen(text));
         assert_memory_equal(view.text, text, view.size);
         assert_int_equal(heard[i].outcome->usage.output_tokens,
