@@ -14,7 +14,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 libraries=$*
 system="$(pkg-config --libs rdkafka avro-c yaml-0.1 libmicrohttpd libcrypto) -lm -lpthread"
-seeds=${SEEDS:-1000}
+seeds=${SEEDS:-4000}
 flags="-std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -I. -O1 -w"
 core="assign balance batch_size body_scan compose deadlines events intake job_map jobs lifecycle
     outputs prefix profile queues restore runs scheduler tick"
