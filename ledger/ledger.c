@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <sysexits.h>
 
 #include "common/check.h"
 #include "common/clock.h"
@@ -13,7 +14,15 @@
 #include "ledger/store.h"
 #include "schemas/codec.h"
 
-enum { BACKOFF_MS_MIN = 100, BACKOFF_MS_MAX = 10000 };
+enum {
+    BACKOFF_MS_MIN = 100,
+    BACKOFF_MS_MAX = 10000,
+    ONCE_US_MAX = 30000000, /* without Kafka or PostgreSQL, with --once */
+    LOCK_MS_MIN = 100,
+    LOCK_MS_MAX = 1000,
+    /* The session of a ledger that has just ended lives on for a moment: no reason to speak. */
+    LOCK_SILENT_US = 2000000,
+};
 
 struct partition {
     int64_t next; /* committed in PostgreSQL */
@@ -29,7 +38,9 @@ struct ledger {
     struct codec *codec;
     struct intake *intake; /* NULL: not connected */
     struct store *store;   /* NULL: not connected */
-    int64_t epoch;         /* 0: none taken yet */
+    int64_t epoch;         /* of this connection */
+    bool booking;          /* connected, partitions claimed */
+    int status;            /* for sysexits, when the loop ends with an error */
     bool goals_set;
     struct partition *partitions;
     struct store_advance *advances; /* scratch, one for each partition */
@@ -45,6 +56,13 @@ static void disconnect(struct ledger *ledger)
     store_close(ledger->store);
     ledger->intake = NULL;
     ledger->store = NULL;
+    ledger->booking = false;
+}
+
+static void wait_ms(int64_t ms)
+{
+    for (; ms > 0 && !stop_requested(); ms -= 50)
+        clock_sleep_ms(ms < 50 ? ms : 50);
 }
 
 /* ---- connecting ---- */
@@ -77,6 +95,7 @@ static bool open_intake(struct ledger *ledger, struct err *err)
         return true;
     /* No broker was asked yet: it is the settings, and they will not mend. */
     err->kind = ERR_FATAL;
+    ledger->status = EX_CONFIG;
     return false;
 }
 
@@ -88,12 +107,50 @@ static bool open_store(struct ledger *ledger, struct err *err)
         .topic = ledger->topic,
     };
 
-    if (!store_open(&ledger->store, &options, err))
+    if (store_open(&ledger->store, &options, err))
+        return true;
+    if (err->kind != ERR_REJECT)
         return false;
-    if (ledger->epoch == 0 && !store_epoch(ledger->store, &ledger->epoch, err))
-        return false;
-    metric_set(ledger->meters->epoch, (double)ledger->epoch);
-    return true;
+    /* Settings that have worked before are not wrong: somebody is at work on the database. */
+    err->kind = ERR_RETRY;
+    if (!ledger->goals_set) {
+        err->kind = ERR_FATAL;
+        ledger->status = EX_CONFIG;
+    }
+    return false;
+}
+
+/* Waits until no other ledger books the topic; the epoch is then taken under the lock. */
+static bool take_over(struct ledger *ledger, struct err *err)
+{
+    int64_t start_us = clock_mono_us();
+    int64_t pause_ms = LOCK_MS_MIN;
+    bool mine, told = false;
+    struct err why;
+
+    while (store_lock(ledger->store, &mine, err)) {
+        if (mine) {
+            if (!store_epoch(ledger->store, &ledger->epoch, err))
+                return false;
+            metric_set(ledger->meters->epoch, (double)ledger->epoch);
+            return true;
+        }
+        if (stop_requested())
+            return err_set(err, ERR_RETRY, "stopped while another ledger booked %s", ledger->topic);
+        if (!told && clock_mono_us() - start_us >= LOCK_SILENT_US) {
+            told = true;
+            err_set(&why, ERR_RETRY, "another ledger books %s", ledger->topic);
+            if (ledger->settings->once) {
+                ledger->status = EX_TEMPFAIL;
+                return err_set(err, ERR_FATAL, "%s", why.message);
+            }
+            meters_waiting(ledger->meters, &why);
+            LOG_INFO("standby", "topic=%s reason=\"another ledger books it\"", ledger->topic);
+        }
+        wait_ms(pause_ms);
+        pause_ms = pause_ms * 2 < LOCK_MS_MAX ? pause_ms * 2 : LOCK_MS_MAX;
+    }
+    return false;
 }
 
 static void resize_partitions(struct ledger *ledger, int32_t count)
@@ -179,11 +236,12 @@ static bool connect_all(struct ledger *ledger, struct err *err)
 
     if (!open_intake(ledger, err) || !intake_cluster_id(ledger->intake, &cluster_id, err))
         return false;
-    if (!open_store(ledger, err) || !premake(ledger, err))
+    if (!open_store(ledger, err) || !take_over(ledger, err) || !premake(ledger, err))
         return false;
     if (!claim_and_assign(ledger, err))
         return false;
     show_partitions(ledger);
+    ledger->booking = true;
     meters_connected(ledger->meters);
     ledger->partitions_due_us = clock_mono_us() + ledger->settings->partitions_interval_us;
     for (int32_t i = 0; i < ledger->partitions_count; i++)
@@ -303,32 +361,31 @@ static bool step(struct ledger *ledger, struct err *err)
     struct row *rows;
     size_t count;
 
-    if (!ledger->store)
+    if (!ledger->booking)
         return connect_all(ledger, err);
     return tend(ledger, err) &&
            intake_fill(ledger->intake, ledger->settings->batch_wait_us, &rows, &count, err) &&
            book(ledger, rows, count, err);
 }
 
-static void wait_ms(int64_t ms)
-{
-    for (; ms > 0 && !stop_requested(); ms -= 50)
-        clock_sleep_ms(ms < 50 ? ms : 50);
-}
-
 static bool loop(struct ledger *ledger, struct err *err)
 {
     int64_t backoff_ms = BACKOFF_MS_MIN;
+    int64_t good_us = clock_mono_us();
 
     while (!stop_requested()) {
         if (step(ledger, err)) {
             backoff_ms = BACKOFF_MS_MIN;
+            good_us = clock_mono_us();
             if (ledger->settings->once && goals_reached(ledger))
                 return true;
             continue;
         }
-        if (err->kind == ERR_FATAL)
+        if (err->kind == ERR_FATAL ||
+            (ledger->settings->once && clock_mono_us() - good_us >= ONCE_US_MAX))
             return false;
+        if (stop_requested())
+            return true;
         log_err(LOG_LEVEL_WARN, "reconnecting", err);
         meters_waiting(ledger->meters, err);
         metric_add(ledger->meters->retries, 1);
@@ -339,10 +396,11 @@ static bool loop(struct ledger *ledger, struct err *err)
     return true;
 }
 
-bool ledger_run(const struct settings *settings, struct config_list kafka_settings,
-                struct meters *meters, struct err *err)
+int ledger_run(const struct settings *settings, struct config_list kafka_settings,
+               struct meters *meters, struct err *err)
 {
     struct ledger ledger = {
+        .status = EX_UNAVAILABLE,
         .settings = settings,
         .kafka_settings = kafka_settings,
         .meters = meters,
@@ -350,11 +408,11 @@ bool ledger_run(const struct settings *settings, struct config_list kafka_settin
 
     topic_name(ledger.topic, settings->common.topic_prefix, TOPIC_USAGE);
     if (!codec_open(&ledger.codec, err))
-        return false;
+        return EX_UNAVAILABLE;
     bool ok = loop(&ledger, err);
     disconnect(&ledger);
     codec_close(ledger.codec);
     free(ledger.partitions);
     free(ledger.advances);
-    return ok;
+    return ok ? EX_OK : ledger.status;
 }

@@ -51,9 +51,10 @@ int main(int argc, char **argv)
     stop_install();
     meters_open(&meters);
     LOG_INFO("start", "version=%s brokers=%s", settings_program.version, settings.common.brokers);
-    bool ok = serve_metrics(&server, &settings.common, &meters, &err) &&
-              ledger_run(&settings, config_kafka_settings(config), &meters, &err);
-    if (!ok)
+    int status = EX_UNAVAILABLE;
+    if (serve_metrics(&server, &settings.common, &meters, &err))
+        status = ledger_run(&settings, config_kafka_settings(config), &meters, &err);
+    if (status != EX_OK)
         log_err(LOG_LEVEL_ERROR, "end", &err);
     else
         LOG_INFO("end", "usage=%.0f worker_time=%.0f broken=%.0f duplicates=%.0f",
@@ -62,5 +63,5 @@ int main(int argc, char **argv)
     metrics_http_close(server);
     meters_close(&meters);
     config_free(config);
-    return ok ? EX_OK : EX_UNAVAILABLE;
+    return status;
 }

@@ -76,9 +76,10 @@ const struct config_program settings_program = {
     .summary = "Writes the usage topic into PostgreSQL, exactly once: rows and the next offset "
                "are one SQL\ntransaction. A record that cannot be booked goes to the table "
                "ledger_error and stops nothing.\nRuns until SIGTERM; a lost database or broker "
-               "is waited for.",
-    .epilogue = "Exit codes: 0 stopped or done, 78 wrong configuration, 69 cannot "
-                "go on:\nanother ledger has taken over, or the stored offsets do not fit the "
+               "is waited for. A second ledger stands by until the first one ends.",
+    .epilogue = "Exit codes: 0 stopped or done, 78 wrong configuration or no tables, 69 "
+                "cannot go on: the\nstored offsets do not fit the topic, or with --once Kafka or "
+                "PostgreSQL did not answer\nfor 30 s; 75 with --once: another ledger books the "
                 "topic.\n",
     .keys = keys,
     .keys_count = sizeof keys / sizeof *keys,

@@ -32,6 +32,23 @@ static bool fail(struct store *store, const PGresult *result, const char *what, 
     return err_set(err, kind, "%s: %.*s", what, (int)strcspn(text, "\n"), text);
 }
 
+/* What stays wrong however often it is tried: a role that is not there or not ours to take, and
+ * tables, functions or columns that are missing. */
+static bool fail_opening(struct store *store, const PGresult *result, const char *what,
+                         struct err *err)
+{
+    static const char *const states[] = {"22023", "42501", "42704", "3F000",
+                                         "42P01", "42883", "42703"};
+    const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+
+    fail(store, result, what, err);
+    err->kind = ERR_RETRY;
+    for (size_t i = 0; state && i < sizeof states / sizeof *states; i++)
+        if (!strcmp(state, states[i]))
+            err->kind = ERR_REJECT;
+    return false;
+}
+
 static bool command(struct store *store, const char *sql, const char *what, struct err *err)
 {
     PGresult *result = PQexec(store->conn, sql);
@@ -53,11 +70,14 @@ static bool set_role(struct store *store, const char *role, struct err *err)
     quoted = PQescapeIdentifier(store->conn, role, strlen(role));
     if (!quoted || strlen(quoted) + sizeof "SET ROLE " > sizeof sql) {
         PQfreemem(quoted);
-        return err_set(err, ERR_FATAL, "database_role %.64s is no name of a role", role);
+        return err_set(err, ERR_REJECT, "database_role %.64s is no name of a role", role);
     }
     snprintf(sql, sizeof sql, "SET ROLE %s", quoted);
     PQfreemem(quoted);
-    return command(store, sql, sql, err);
+    PGresult *result = PQexec(store->conn, sql);
+    bool ok = PQresultStatus(result) == PGRES_COMMAND_OK || fail_opening(store, result, sql, err);
+    PQclear(result);
+    return ok;
 }
 
 static bool prepare(struct store *store, struct err *err)
@@ -65,7 +85,7 @@ static bool prepare(struct store *store, struct err *err)
     for (int i = 0; i < STATEMENT_COUNT; i++) {
         PGresult *result = PQprepare(store->conn, statements[i].name, statements[i].sql, 0, NULL);
         bool ok = PQresultStatus(result) == PGRES_COMMAND_OK ||
-                  fail(store, result, "preparing SQL (are the migrations deployed?)", err);
+                  fail_opening(store, result, "preparing SQL (run `sqitch deploy`)", err);
 
         PQclear(result);
         if (!ok)
@@ -78,6 +98,25 @@ static void ignore_notice(void *context, const PGresult *result)
 {
     (void)context;
     (void)result;
+}
+
+/* The server's side of the same: it drops the session, and with it the lock, of a ledger whose
+ * machine is gone. */
+#define SESSION_SQL                                                                                \
+    "SET statement_timeout = '60s'; SET tcp_keepalives_idle = 10; "                                \
+    "SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 4; SET tcp_user_timeout = 30000"
+
+/* libpq gives no code for these: nobody was asked yet, or the server has no such role or database.
+ * Its texts are English here, since nothing calls setlocale(). */
+static bool fail_connecting(struct store *store, struct err *err)
+{
+    const char *text = PQerrorMessage(store->conn);
+    bool settings = !strncmp(text, "invalid ", 8) || !strncmp(text, "missing \"", 9) ||
+                    (strstr(text, "FATAL: ") && strstr(text, "does not exist"));
+
+    fail(store, NULL, "connecting to PostgreSQL", err);
+    err->kind = settings ? ERR_REJECT : ERR_RETRY;
+    return false;
 }
 
 bool store_open(struct store **out, const struct store_options *options, struct err *err)
@@ -101,15 +140,12 @@ bool store_open(struct store **out, const struct store_options *options, struct 
     CHECK(store->conn);
     PQsetNoticeReceiver(store->conn, ignore_notice, NULL);
     if (PQstatus(store->conn) != CONNECTION_OK) {
-        fail(store, NULL, "connecting to PostgreSQL", err);
-    } else if (command(store, "SET statement_timeout = '60s'", "SET statement_timeout", err) &&
+        fail_connecting(store, err);
+    } else if (command(store, SESSION_SQL, "setting timeouts", err) &&
                set_role(store, options->role, err) && prepare(store, err)) {
         *out = store;
         return true;
     }
-    /* Nothing here is about a value of a row: an unknown role is one that somebody will create. */
-    if (err->kind == ERR_REJECT)
-        err->kind = ERR_RETRY;
     store_close(store);
     return false;
 }
@@ -142,6 +178,21 @@ static bool query_int(struct store *store, const char *sql, int64_t *values, int
 bool store_epoch(struct store *store, int64_t *epoch, struct err *err)
 {
     return query_int(store, "SELECT nextval('pelton.ledger_epoch')", epoch, 1, err);
+}
+
+bool store_lock(struct store *store, bool *mine, struct err *err)
+{
+    const char *const values[] = {store->topic};
+    PGresult *result = PQexecParams(
+        store->conn, "SELECT pg_try_advisory_lock(hashtextextended('pelton-ledger ' || $1, 0))", 1,
+        NULL, values, NULL, NULL, 0);
+    bool ok =
+        PQresultStatus(result) == PGRES_TUPLES_OK || fail(store, result, "locking the topic", err);
+
+    if (ok)
+        *mine = *PQgetvalue(result, 0, 0) == 't';
+    PQclear(result);
+    return ok;
 }
 
 static PGresult *execute(struct store *store, enum statement statement, const struct params *params)

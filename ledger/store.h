@@ -11,9 +11,10 @@
  * batch, opens a new store, claims again, and reads on from the offsets that claiming
  * returns. Whether a commit that got no answer took place is then known.
  *
- * Errors: RETRY for whatever another connection or a later time may cure (also
- * missing tables and a wrong password, which somebody is about to mend); FATAL where
- * another ledger has taken over or the offsets belong to another Kafka cluster. One
+ * Errors: RETRY for whatever another connection or a later time may cure (also a wrong
+ * password, which somebody is about to mend); REJECT from store_open() only: the settings
+ * are wrong or the migrations are not deployed; FATAL where another ledger has taken over
+ * or the offsets belong to another Kafka cluster. One
  * thread; calls block, for a minute at most.
  */
 #ifndef LEDGER_STORE_H
@@ -37,8 +38,13 @@ struct store_options {
 bool store_open(struct store **store, const struct store_options *options, struct err *err);
 void store_close(struct store *store); /* NULL is allowed */
 
-/* A number larger than that of every ledger before. Taken once in a process's life: one that is
- * taken again after a lost connection would fence the ledger that has followed meanwhile. */
+/* Asks for the right to book the topic, without waiting: *mine says whether this connection has it
+ * now. It lasts as long as the connection. A server that no longer hears of its holder gives it
+ * free after about 30 s. */
+bool store_lock(struct store *store, bool *mine, struct err *err);
+
+/* A number larger than that of every ledger before. Taken under the
+ * lock only: it fences whoever held the lock before and has not noticed that it is gone. */
 bool store_epoch(struct store *store, int64_t *epoch, struct err *err);
 
 struct store_claim {

@@ -179,20 +179,59 @@ def test_a_database_that_goes_away(system):
     wait_for("ready again", lambda: ledger.get("/readyz")[0] == 200)
 
 
-def test_a_paused_ledger_is_fenced_by_its_successor(system):
+def test_a_second_ledger_stands_by(system):
+    first = start(system)
+    second = system.program("ledger-2", "--client-id", "second")
+    wait_for("standby", lambda: "event=standby" in second.log.read_text())
+    assert second.get("/readyz")[0] == 503
+    once = system.program("ledger-3", "--once")
+    assert once.process.wait(30) == os.EX_TEMPFAIL and "another ledger books" in once.tail()
+    produce(system, [encoded(usage("before"))])
+    wait_for("one row", lambda: system.booked() == 1)
+    first.kill()
+    produce(system, [encoded(usage("after"))])
+    wait_for("two rows", lambda: system.booked() == 2)
+    assert second.ready()
+    assert second.log.read_text().count("event=standby") == 1
+
+
+def test_a_paused_ledger_that_lost_its_session_stands_by(system):
     old = start(system)
     produce(system, [encoded(usage("before"))])
     wait_for("one row", lambda: system.booked() == 1)
     old.signal(signal.SIGSTOP)
     produce(system, [encoded(usage("meanwhile"))])
+    system.sql("""SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE application_name = 'pelton-ledger' AND datname = current_database()""")
     new = start(system, "--client-id", "successor", name="ledger-2")
     wait_for("two rows", lambda: system.booked() == 2)
     old.signal(signal.SIGCONT)
     produce(system, [encoded(usage("after"))])
-    assert old.process.wait(30) == os.EX_UNAVAILABLE
-    assert "belongs to the" in old.tail()
+    wait_for("standby", lambda: "event=standby" in old.log.read_text())
     wait_for("three rows", lambda: system.booked() == 3)
-    assert new.process.poll() is None
+    new.kill()
+    produce(system, [encoded(usage("back"))])
+    wait_for("four rows", lambda: system.booked() == 4)
+    assert old.process.poll() is None
+
+
+def test_what_stays_wrong_ends_it(system):
+    with harness.psycopg.connect(dbname="postgres", autocommit=True) as other:
+        other.execute(f"CREATE DATABASE {system.database}_empty")
+    try:
+        for database, role, text in ((f"{system.database} portt=1", "pelton_ledger", "portt"),
+                                     (system.database, "nobody_here", "nobody_here"),
+                                     (f"{system.database}_empty", "", "sqitch deploy"),
+                                     ("no_such_database", "", "no_such_database")):
+            result = subprocess.run(
+                [harness.BUILD / "pelton-ledger", "--metrics-port", "-1", "--brokers",
+                 system.services.brokers, "--topic-prefix", system.prefix, "--database",
+                 f"dbname={database}", "--database-role", role],
+                env=system.env, capture_output=True, text=True, timeout=30)
+            assert result.returncode == os.EX_CONFIG and text in result.stderr, result.stderr
+    finally:
+        with harness.psycopg.connect(dbname="postgres", autocommit=True) as other:
+            other.execute(f"DROP DATABASE {system.database}_empty")
 
 
 def test_new_partitions_are_found(system):
