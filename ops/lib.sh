@@ -46,7 +46,7 @@ pid_alive() {
     local pid
     pid=$(cat "$1" 2>/dev/null) || return 1
     [ -n "$pid" ] && [ -r "/proc/$pid/cmdline" ] &&
-        tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -qF -- "$2"
+        { tr '\0' ' ' <"/proc/$pid/cmdline"; } 2>/dev/null | grep -qF -- "$2"
 }
 
 # pid_stop FILE MARK SECONDS: asks with SIGTERM, waits, then kills.

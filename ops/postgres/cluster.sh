@@ -48,7 +48,8 @@ postgres_alive() {
     local dir pid
     dir=$(postgres_dir)
     pid=$(head -1 "$dir/data/postmaster.pid" 2>/dev/null) || return 1
-    tr '\0' ' ' <"/proc/${pid:-none}/cmdline" 2>/dev/null | grep -qF -- "$dir/data"
+    # The shell itself reports a file that is not there, so the whole group is silenced.
+    { tr '\0' ' ' <"/proc/${pid:-none}/cmdline"; } 2>/dev/null | grep -qF -- "$dir/data"
 }
 
 # After a kill -9 of the server its children end by themselves, within a second; a new server must
