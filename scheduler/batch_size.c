@@ -10,6 +10,8 @@
  * sequences it had just admitted, and 7 % of the throughput of a full worker. */
 static const double steady_weight = 0.05;
 static const double target_give = 0.5;
+/* Room for arrivals above what runs. */
+static const double headroom = 1.25;
 
 static uint32_t clamp_round(double size, uint32_t max)
 {
@@ -101,9 +103,10 @@ uint32_t batch_size_answer(const struct batch_policy *policy, const struct batch
         double pressure = full_pressure(signal);
         /* From what runs, not from the base alone: under lasting pressure the batch grows window by
          * window until memory or the step time stops it, whatever base was configured. And a batch
-         * that meets both is never cut under its sequences: their successors would wait for no
-         * one's good. */
-        double grown = fmax(answer, signal->running) * (1 + policy->pressure_gain * pressure);
+         * that meets both is never cut under its sequences, nor so near to them that every second
+         * arrival must wait for a window: their successors would wait for no one's good. */
+        double grown =
+            fmax(answer, headroom * signal->running) * (1 + policy->pressure_gain * pressure);
         answer = fmin(grown, fmin(kv_cap(policy, signal), step_cap(policy, signal, answer)));
     }
     return clamp_round(answer, policy->max);
