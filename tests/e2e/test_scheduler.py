@@ -160,7 +160,8 @@ def test_orderly_handover_is_quick(stack):
 def test_killed_worker_loses_nothing(stack):
     stack.create()
     scheduler = stack.scheduler("scheduler")
-    victim = stack.worker(0, 20)
+    # Slow enough that it has work in hand when it dies, however late that is seen here.
+    victim = stack.worker(0, 2000)
     stack.worker(1, 20)
     stack.submit("b1", 600)
     wait_until("some results", 30, lambda: results_so_far(stack) > 50)
