@@ -373,7 +373,12 @@ bool config_load(struct config **config, const struct config_program *program, i
     if (*outcome == CONFIG_EXIT)
         return true;
     loaded = open_with_defaults(program, values);
-    if (!(!file || read_file(loaded, file, err)) || !apply(loaded, cursor, err)) {
+    if (file && !read_file(loaded, file, err)) {
+        *outcome = CONFIG_BAD_FILE;
+        config_free(loaded);
+        return false;
+    }
+    if (!apply(loaded, cursor, err)) {
         config_free(loaded);
         return false;
     }

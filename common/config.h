@@ -17,8 +17,9 @@
  * --help, --version and --config FILE are always there.
  *
  * Durations: 500us 500ms 30s 15min (15m) 24h 7d; percentages: 20% or 0.2; sizes: 512, 64K 16MB 2GiB
- * (powers of 1024). An unknown or repeated key, a value that does not parse or is out of bounds is
- * an error with file, line, limit and, for an unknown key, the nearest known one.
+ * (powers of 1024). A duration is not negative, unless the key's min is. An unknown or repeated
+ * key, a value that does not parse or is out of bounds is an error with file, line, limit and, for
+ * an unknown key, the nearest known one.
  */
 #ifndef COMMON_CONFIG_H
 #define COMMON_CONFIG_H
@@ -75,8 +76,9 @@ struct config_program {
 };
 
 enum config_outcome {
-    CONFIG_RUN,  /* go on */
-    CONFIG_EXIT, /* --help or --version was printed to standard output: exit with 0 */
+    CONFIG_RUN,      /* go on */
+    CONFIG_EXIT,     /* --help or --version was printed to standard output: exit with 0 */
+    CONFIG_BAD_FILE, /* config_load() is false because of the file, not of the command line */
 };
 
 struct config; /* owns the strings that the values point to */

@@ -209,6 +209,9 @@ static bool check_bounds(const struct config_key *key, const union parsed *parse
     char where[CONFIG_PLACE_SIZE_MAX], low[32], high[32];
     double number;
 
+    if (key->type == CONFIG_DURATION && parsed->integer < 0 && key->min >= 0)
+        return err_set(err, ERR_REJECT, "%s: %s is %.40s: a duration is not negative",
+                       config_place_format(place, where), key->name, text);
     if ((key->min == 0 && key->max == 0) || !(is_whole(key->type) || is_real(key->type)))
         return true;
     number = is_whole(key->type) ? (double)parsed->integer : parsed->real;

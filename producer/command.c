@@ -15,7 +15,7 @@ bool command_configure(struct config **config, const struct config_program *prog
     struct err err;
 
     if (!config_load(config, program, argc, argv, values, &outcome, &err)) {
-        *code = command_fail(EX_USAGE, &err);
+        *code = command_fail(outcome == CONFIG_BAD_FILE ? EX_CONFIG : EX_USAGE, &err);
         return false;
     }
     *code = EX_OK;

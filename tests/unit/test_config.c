@@ -104,6 +104,7 @@ static const struct config_program program = {.name = "test",
 static struct values values;
 static struct config *config;
 static struct err err;
+static enum config_outcome outcome;
 
 static bool load_yaml(const char *yaml)
 {
@@ -114,7 +115,6 @@ static bool load_yaml(const char *yaml)
 
 static bool load_arguments(char *const *argv)
 {
-    enum config_outcome outcome;
     int argc = 0;
 
     while (argv[argc])
@@ -203,6 +203,9 @@ static void test_command_line_wins_over_file(void **state)
     config_free(config);
     assert_false(LOAD("--config", "/nonexistent/x.yaml"));
     assert_non_null(strstr(err.message, "/nonexistent/x.yaml: No such file"));
+    assert_int_equal(outcome, CONFIG_BAD_FILE);
+    assert_false(LOAD("--base-size=0"));
+    assert_int_equal(outcome, CONFIG_RUN);
 }
 
 /* Every kind of mistake, with the words that help. */
@@ -220,6 +223,8 @@ static void test_yaml_errors(void **state)
         {"batch: {adjust_window: 2min}\n",
          "file.yaml:1: batch.adjust_window is 2min: it must be 1ms to 1min"},
         {"batch: {adjust_window: 500}\n", "expected a duration with its unit"},
+        {"batch: {adjust_window: -5s}\n",
+         "file.yaml:1: batch.adjust_window is -5s: a duration is not negative"},
         {"batch: {base_size: 1.5}\n", "file.yaml:1: batch.base_size is \"1.5\": expected a whole"},
         {"batch: {base_size: auto}\n", "expected a whole number"},
         {"batch: {max_size: some}\n", "expected a whole number or auto"},
