@@ -206,6 +206,38 @@ static bool check_members(const struct raw_line *raw, struct line *line, struct 
     return true;
 }
 
+/* The custom_id of a line that is refused for something else: read with less strictness. */
+static void recover_custom_id(const struct raw_line *raw, struct line_error *error)
+{
+    json_t *root = json_loadb(raw->data, raw->size, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
+    const json_t *value = json_object_get(root, "custom_id");
+    const char *text = json_string_value(value);
+
+    if (text && strlen(text) == json_string_length(value) && strlen(text) <= CUSTOM_ID_SIZE_MAX)
+        snprintf(error->custom_id, sizeof error->custom_id, "%s", text);
+    json_decref(root);
+}
+
+static bool refuse_json(const struct raw_line *raw, const json_error_t *why,
+                        struct line_error *error)
+{
+    switch (json_error_code(why)) {
+    case json_error_null_character:
+    case json_error_null_byte_in_key:
+        recover_custom_id(raw, error);
+        return line_error_set(error, "invalid_json_line", "",
+                              "byte %d of the line: a text holds the character NUL (\\u0000)",
+                              why->position);
+    case json_error_numeric_overflow:
+        recover_custom_id(raw, error);
+        return line_error_set(error, "invalid_json_line", "",
+                              "byte %d of the line: a number is out of range", why->position);
+    default:
+        return line_error_set(error, "invalid_json_line", "", "not JSON: %.150s (byte %d)",
+                              why->text, why->position);
+    }
+}
+
 bool line_check(const struct raw_line *raw, struct line *line, struct line_error *error)
 {
     json_error_t json_error;
@@ -224,8 +256,7 @@ bool line_check(const struct raw_line *raw, struct line *line, struct line_error
     line->root =
         json_loadb(raw->data, raw->size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &json_error);
     if (!line->root)
-        return line_error_set(error, "invalid_json_line", "", "not JSON: %.150s (byte %d)",
-                              json_error.text, json_error.position);
+        return refuse_json(raw, &json_error, error);
     if (check_members(raw, line, error))
         return true;
     line_free(line);
