@@ -102,21 +102,12 @@ bool batch_find(struct session *session, struct str id, struct batch_state *stat
 {
     struct batch_state *found = NULL;
     struct jobs jobs;
-    size_t matches = 0;
     bool ok = read_jobs(session, &jobs, err);
 
     *state = (struct batch_state){.record = NULL};
     if (ok)
-        found = id.data ? find_job(&jobs, id) : newest_job(&jobs);
-    for (size_t i = 0; ok && !found && i < jobs.count; i++)
-        matches += has_prefix(jobs.items[i].record->u.batch.batch_id, id);
-    for (size_t i = 0; matches == 1 && !found && i < jobs.count; i++)
-        if (has_prefix(jobs.items[i].record->u.batch.batch_id, id))
-            found = &jobs.items[i];
-    if (matches > 1)
-        ok = err_set(err, ERR_REJECT, "%zu batches start with \"%.*s\": give more of the id",
-                     matches, (int)id.size, id.data);
-    if (ok && found) {
+        found = find_job(&jobs, id);
+    if (found) {
         *state = *found;
         found->record = NULL; /* the caller's now */
     }
@@ -124,20 +115,73 @@ bool batch_find(struct session *session, struct str id, struct batch_state *stat
     return ok;
 }
 
+static bool is_wanted(const struct session *session, const struct batch_state *job)
+{
+    const char *tenant = session->options->tenant;
+
+    return !tenant || !*tenant || str_equal(job->record->u.batch.tenant, str_from(tenant));
+}
+
+/* Leaves the jobs of --tenant. */
+static void keep_wanted(const struct session *session, struct jobs *jobs)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < jobs->count; i++) {
+        if (is_wanted(session, &jobs->items[i]))
+            jobs->items[count++] = jobs->items[i];
+        else
+            record_free(jobs->items[i].record);
+    }
+    jobs->count = count;
+}
+
+/* The job of this id, or the last of those whose ids start with it; *matches tells how many do. */
+static struct batch_state *find_by_prefix(struct jobs *jobs, struct str id, size_t *matches)
+{
+    struct batch_state *found = find_job(jobs, id);
+
+    *matches = found ? 1 : 0;
+    if (found)
+        return found;
+    for (size_t i = 0; i < jobs->count; i++) {
+        if (has_prefix(jobs->items[i].record->u.batch.batch_id, id)) {
+            found = &jobs->items[i];
+            ++*matches;
+        }
+    }
+    return found;
+}
+
 bool batch_need(struct session *session, const char *id, struct batch_state *state, struct err *err)
 {
+    struct batch_state *found = NULL;
     char control[TOPIC_NAME_SIZE_MAX];
+    struct jobs jobs;
+    size_t matches = 1;
+    bool ok = read_jobs(session, &jobs, err);
 
-    if (!batch_find(session, str_from(id), state, err))
-        return false;
+    *state = (struct batch_state){.record = NULL};
     session_topic(session, TOPIC_CONTROL, control);
-    if (state->record)
-        return true;
-    if (!id)
-        return err_set(err, ERR_REJECT, "no batch yet in %s at %.60s", control,
-                       session->options->common.brokers);
-    return err_set(err, ERR_REJECT, "no batch \"%.100s\" in %s at %.60s", id, control,
-                   session->options->common.brokers);
+    if (ok) {
+        keep_wanted(session, &jobs);
+        found = id ? find_by_prefix(&jobs, str_from(id), &matches) : newest_job(&jobs);
+        if (matches > 1)
+            ok = err_set(err, ERR_REJECT, "%zu batches start with \"%.100s\": give more of the id",
+                         matches, id);
+        else if (!found && !id)
+            ok = err_set(err, ERR_REJECT, "no batch yet in %s at %.60s", control,
+                         session->options->common.brokers);
+        else if (!found)
+            ok = err_set(err, ERR_REJECT, "no batch \"%.100s\" in %s at %.60s", id, control,
+                         session->options->common.brokers);
+    }
+    if (ok) {
+        *state = *found;
+        found->record = NULL; /* the caller's now */
+    }
+    free_jobs(&jobs);
+    return ok;
 }
 
 void batch_free(struct batch_state *state)
@@ -153,6 +197,8 @@ bool batch_each(struct session *session,
     struct jobs jobs;
     bool ok = read_jobs(session, &jobs, err);
 
+    if (ok)
+        keep_wanted(session, &jobs);
     for (size_t i = 0; ok && i < jobs.count; i++)
         ok = visit(context, &jobs.items[i], err);
     free_jobs(&jobs);

@@ -13,16 +13,16 @@ struct batch_state {
     bool cancelled;
 };
 
-/* The newest record of the job whose id is id, or of the only one whose id starts with it; REJECT
- * where several do. An unknown job is no error: record is NULL. */
+/* The newest record of the job with exactly this id, whoever's it is. An unknown job is no error:
+ * record is NULL. */
 bool batch_find(struct session *session, struct str id, struct batch_state *state, struct err *err);
-/* As batch_find(), but an unknown job is REJECT, saying where was looked. id NULL: the newest job.
- */
+/* A job of --tenant, where that is given: the one whose id is id, or the only one whose id starts
+ * with it; id NULL: the newest. REJECT, saying where was looked, for none and for several. */
 bool batch_need(struct session *session, const char *id, struct batch_state *state,
                 struct err *err);
 void batch_free(struct batch_state *state);
 
-/* Calls visit with the newest record of every job, oldest first. */
+/* Calls visit with the newest record of every job of --tenant, oldest first. */
 bool batch_each(struct session *session,
                 bool (*visit)(void *context, const struct batch_state *state, struct err *err),
                 void *context, struct err *err);

@@ -10,48 +10,76 @@ struct options {
     struct session_options session;
 };
 
-static const struct config_key keys[] = {SESSION_KEYS(struct options, session)};
+static const struct config_key keys[] = {SESSION_TENANT_FILTER(struct options, session),
+                                         SESSION_KEYS(struct options, session)};
 
 static const struct config_program program = {
     .name = "pelton cancel",
     .version = PELTON_VERSION,
     .synopsis = "[options] BATCH",
     .summary = "Asks for the end of a job: what is not answered yet gets the outcome `cancelled`.\n"
-               "Answers that are there already stay.",
+               "Answers that are there already stay. BATCH is the whole id.",
     .epilogue = "Exit code: 0, 66 no such batch, 69 no answer from Kafka.",
     .keys = keys,
     .keys_count = sizeof keys / sizeof *keys,
     .arguments_max = 1,
 };
 
-static int cancel(struct session *session, const struct options *options, const char *id)
+static void report(const struct options *options, const struct batch *batch, const char *event,
+                   const char *text)
 {
-    struct record record = {.type = RECORD_CANCEL_BATCH};
+    if (options->session.json)
+        render_event(stdout, event,
+                     json_pack("{s:s%}", "batch", batch->batch_id.data, batch->batch_id.size));
+    else
+        printf("batch %.*s: %s\n", (int)batch->batch_id.size, batch->batch_id.data, text);
+}
+
+static bool send_cancel(struct session *session, const struct batch *batch, struct err *err)
+{
+    const struct record record = {.type = RECORD_CANCEL_BATCH,
+                                  .u.cancel_batch = {.batch_id = batch->batch_id,
+                                                     .tenant = batch->tenant,
+                                                     .sent_ms = clock_wall_ms()}};
     char key[STATE_KEY_SIZE_MAX];
     struct buffer buffer = {0};
+    bool ok = session_prepare(session, TOPIC_CONTROL, err) &&
+              session_produce(session, TOPIC_CONTROL, (struct str){key, state_key(&record, key)},
+                              &record, &buffer, err) &&
+              session_flush(session, err);
+
+    buffer_free(&buffer);
+    return ok;
+}
+
+static int cancel(struct session *session, const struct options *options, const char *id)
+{
+    struct results_options walk = {0};
+    struct results_tally tally;
     struct batch_state state;
+    const struct batch *batch;
     struct err err;
-    bool ok;
+    int code = EX_OK;
 
     if (!batch_need(session, id, &state, &err))
         return command_fail(err.kind == ERR_REJECT ? EX_NOINPUT : command_code(&err), &err);
-    record.u.cancel_batch = (struct cancel_batch){.batch_id = state.record->u.batch.batch_id,
-                                                  .tenant = str_from(options->session.tenant),
-                                                  .sent_ms = clock_wall_ms()};
-    ok = session_prepare(session, TOPIC_CONTROL, &err) &&
-         session_produce(session, TOPIC_CONTROL, (struct str){key, state_key(&record, key)},
-                         &record, &buffer, &err) &&
-         session_flush(session, &err);
-    if (ok && options->session.json)
-        render_event(stdout, "cancelling",
-                     json_pack("{s:s%}", "batch", record.u.cancel_batch.batch_id.data,
-                               record.u.cancel_batch.batch_id.size));
-    else if (ok)
-        printf("batch %.*s: cancelling\n", (int)record.u.cancel_batch.batch_id.size,
-               record.u.cancel_batch.batch_id.data);
-    buffer_free(&buffer);
+    batch = &state.record->u.batch;
+    walk.batch = state.record;
+    if (!str_equal(batch->batch_id, str_from(id))) {
+        fprintf(stderr, "pelton: no batch \"%s\"; to cancel %.*s, give its whole id\n", id,
+                (int)batch->batch_id.size, batch->batch_id.data);
+        code = EX_NOINPUT;
+    } else if (!results_read(session, &walk, &tally, &err)) {
+        code = command_fail(command_code(&err), &err);
+    } else if (results_done(&tally)) {
+        report(options, batch, "finished", "every request has its outcome, nothing to cancel");
+    } else if (send_cancel(session, batch, &err)) {
+        report(options, batch, "cancelling", "cancelling");
+    } else {
+        code = command_fail(command_code(&err), &err);
+    }
     batch_free(&state);
-    return ok ? EX_OK : command_fail(command_code(&err), &err);
+    return code;
 }
 
 int command_cancel(int argc, char **argv)
@@ -60,7 +88,6 @@ int command_cancel(int argc, char **argv)
     struct session session;
     struct config *config;
     const char *id;
-    struct err err;
     int code;
 
     if (!command_configure(&config, &program, argc, argv, &options, &code))
@@ -70,11 +97,8 @@ int command_cancel(int argc, char **argv)
         config_free(config);
         return EX_USAGE;
     }
-    if (session_open(&session, &options.session, config_kafka_settings(config), &err) &&
-        session_open_producer(&session, &options.session, config_kafka_settings(config), &err))
+    if (command_open(&session, &options.session, config, SESSION_BOTH, &code))
         code = cancel(&session, &options, id);
-    else
-        code = command_fail(EX_UNAVAILABLE, &err);
     session_close(&session);
     config_free(config);
     return code;

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 #include "producer/command.h"
 #include "producer/line.h"
 #include "producer/meter.h"
+#include "producer/output.h"
 #include "producer/render.h"
 
 struct options {
@@ -44,6 +44,7 @@ static const struct config_key keys[] = {
      .type = CONFIG_BOOL,
      .offset = offsetof(struct options, wait),
      .help = "Wait until every request has its outcome."},
+    SESSION_TENANT_FILTER(struct options, session),
     SESSION_KEYS(struct options, session),
 };
 
@@ -63,62 +64,11 @@ static const struct config_program program = {
     .arguments_max = 1,
 };
 
-/* A file that is written beside its place and moved there at the end. */
-struct output {
-    FILE *file;
-    const char *path;
-    char part[4096];
-};
-
 struct collection {
     const struct options *options;
     struct output answers, errors;
     struct meter meter;
 };
-
-static bool output_open(struct output *output, const char *path, struct err *err)
-{
-    int size;
-
-    output->path = path;
-    if (strcmp(path, "-") == 0) {
-        output->file = stdout;
-        return true;
-    }
-    size = snprintf(output->part, sizeof output->part, "%s.part", path);
-    if (size < 0 || (size_t)size >= sizeof output->part)
-        return err_set(err, ERR_REJECT, "%.100s...: the path is too long", path);
-    output->file = fopen(output->part, "wb");
-    return output->file || err_set(err, ERR_REJECT, "%.150s: %s", output->part, strerror(errno));
-}
-
-/* Moves the file to its place if keep is true, else removes it. */
-static bool output_close(struct output *output, bool keep, struct err *err)
-{
-    bool ok = true;
-
-    if (!output->file)
-        return true;
-    if (output->file == stdout)
-        return fflush(stdout) == 0 ||
-               err_set(err, ERR_REJECT, "standard output: %s", strerror(errno));
-    ok = ferror(output->file) == 0;
-    ok = fclose(output->file) == 0 && ok;
-    output->file = NULL;
-    if (!keep || !ok)
-        remove(output->part);
-    else
-        ok = rename(output->part, output->path) == 0;
-    return ok || err_set(err, ERR_REJECT, "%.150s: %s", output->path, strerror(errno));
-}
-
-static bool write_line(struct output *output, char *line, struct err *err)
-{
-    bool ok = fprintf(output->file, "%s\n", line) > 0;
-
-    free(line);
-    return ok || err_set(err, ERR_REJECT, "%.150s: %s", output->path, strerror(errno));
-}
 
 static struct output *errors_of(struct collection *collection)
 {
@@ -129,9 +79,9 @@ static bool visit(void *context, const struct result *result, struct err *err)
 {
     struct collection *collection = context;
 
-    return write_line(result->status == RESULT_COMPLETED ? &collection->answers
-                                                         : errors_of(collection),
-                      render_result(result), err);
+    return output_write_line(result->status == RESULT_COMPLETED ? &collection->answers
+                                                                : errors_of(collection),
+                             render_result(result), err);
 }
 
 static bool tick(void *context, const struct results_tally *tally)
@@ -164,12 +114,12 @@ static bool add_rejected(struct collection *collection, const struct batch *batc
         if (!ok || end || line_is_blank(&raw))
             continue;
         if (!line_check(&raw, &line, &error)) {
-            ok = write_line(errors_of(collection), render_rejected(&error, raw.number), err);
+            ok = output_write_line(errors_of(collection), render_rejected(&error, raw.number), err);
             continue;
         }
         request_id_make(batch->tenant, batch->batch_id, line.custom_id, &id);
         if (!line_check_unique(line_of, &id, raw.number, &error))
-            ok = write_line(errors_of(collection), render_rejected(&error, raw.number), err);
+            ok = output_write_line(errors_of(collection), render_rejected(&error, raw.number), err);
         line_free(&line);
     } while (ok && !end);
     lines_close(lines, NULL);
@@ -232,6 +182,20 @@ static int collect(struct session *session, const struct options *options, const
     return code;
 }
 
+/* Checked before anything is opened: what is written must not be what is read. */
+static bool check_files(const struct options *options, struct err *err)
+{
+    const char *twice = NULL;
+
+    if (output_same(options->output, options->errors))
+        twice = "--output and --errors";
+    else if (output_same(options->input, options->output))
+        twice = "--input and --output";
+    else if (output_same(options->input, options->errors))
+        twice = "--input and --errors";
+    return !twice || err_set(err, ERR_REJECT, "%s are the same file", twice);
+}
+
 int command_collect(int argc, char **argv)
 {
     struct options options;
@@ -248,10 +212,12 @@ int command_collect(int argc, char **argv)
         config_free(config);
         return EX_USAGE;
     }
-    if (session_open(&session, &options.session, config_kafka_settings(config), &err))
+    if (!check_files(&options, &err)) {
+        config_free(config);
+        return command_fail(EX_USAGE, &err);
+    }
+    if (command_open(&session, &options.session, config, SESSION_READS, &code))
         code = collect(&session, &options, id);
-    else
-        code = command_fail(EX_UNAVAILABLE, &err);
     session_close(&session);
     config_free(config);
     return code;

@@ -2,6 +2,7 @@
 #include "producer/command.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <sysexits.h>
 
 #include "common/log.h"
@@ -21,8 +22,30 @@ bool command_configure(struct config **config, const struct config_program *prog
     *code = EX_OK;
     if (outcome == CONFIG_EXIT)
         return false;
+    if (options->tenant && (strlen(options->tenant) > TENANT_SIZE_MAX ||
+                            (!*options->tenant && config_given(*config, "tenant")))) {
+        fprintf(stderr, "pelton: --tenant must have 1 to %d bytes\n", TENANT_SIZE_MAX);
+        config_free(*config);
+        *code = EX_USAGE;
+        return false;
+    }
     log_open("pelton", (enum log_level)options->common.log_level);
     return true;
+}
+
+bool command_open(struct session *session, const struct session_options *options,
+                  const struct config *config, enum session_use use, int *code)
+{
+    struct err err;
+
+    if (!session_open(session, options, config_kafka_settings(config), use, &err)) {
+        *code = command_fail(err.kind == ERR_REJECT ? EX_USAGE : command_code(&err), &err);
+        return false;
+    }
+    if (use == SESSION_PRODUCES || session_connect(session, &err))
+        return true;
+    *code = command_fail(EX_UNAVAILABLE, &err);
+    return false;
 }
 
 int command_fail(int code, const struct err *err)

@@ -25,9 +25,13 @@ int command_collect(int argc, char **argv);
 int command_cancel(int argc, char **argv);
 int command_topics(int argc, char **argv);
 
-/* config_load(), with its errors printed. False: return *code. */
+/* config_load() and the limits of a tenant's name, with errors printed. False: return *code. */
 bool command_configure(struct config **config, const struct config_program *program, int argc,
                        char **argv, void *values, int *code);
+/* session_open() and, for what reads, session_connect(), with their errors printed. False: return
+ * *code; session_close() is due either way. */
+bool command_open(struct session *session, const struct session_options *options,
+                  const struct config *config, enum session_use use, int *code);
 /* Prints "pelton: message" and returns code. */
 int command_fail(int code, const struct err *err);
 /* The exit code where nothing more is known than the kind. */

@@ -28,49 +28,30 @@ static struct kafka_options kafka_options_of(struct session *session)
                                   .context = session};
 }
 
-static bool prepare(struct session *session, const struct session_options *options,
-                    struct config_list settings, struct err *err)
-{
-    session->options = options;
-    session->settings = settings;
-    if (strlen(options->tenant) > TENANT_SIZE_MAX || !*options->tenant)
-        return err_set(err, ERR_REJECT, "--tenant must have 1 to %d bytes", TENANT_SIZE_MAX);
-    return session->codec || codec_open(&session->codec, err);
-}
-
 bool session_open(struct session *session, const struct session_options *options,
-                  struct config_list settings, struct err *err)
+                  struct config_list settings, enum session_use use, struct err *err)
 {
     struct kafka_options kafka;
+
+    *session = (struct session){.options = options, .settings = settings};
+    kafka = kafka_options_of(session);
+    return codec_open(&session->codec, err) &&
+           (use == SESSION_PRODUCES || kafka_open(&session->reader, KAFKA_READER, &kafka, err)) &&
+           (use == SESSION_READS || kafka_open(&session->producer, KAFKA_PRODUCER, &kafka, err));
+}
+
+bool session_connect(struct session *session, struct err *err)
+{
     char control[TOPIC_NAME_SIZE_MAX];
     int32_t count;
 
-    *session = (struct session){.options = options};
-    if (!prepare(session, options, settings, err))
-        return false;
-    kafka = kafka_options_of(session);
-    if (!kafka_open(&session->reader, KAFKA_READER, &kafka, err))
-        return false;
     session_topic(session, TOPIC_CONTROL, control);
     if (kafka_partition_count(session->reader, control, SESSION_TIMEOUT_MS, &count, err))
         return true;
     if (err->kind == ERR_RETRY)
         return err_set(err, ERR_RETRY, "no answer from Kafka at %.100s within %d s",
-                       options->common.brokers, SESSION_TIMEOUT_MS / 1000);
+                       session->options->common.brokers, SESSION_TIMEOUT_MS / 1000);
     return false;
-}
-
-bool session_open_producer(struct session *session, const struct session_options *options,
-                           struct config_list settings, struct err *err)
-{
-    struct kafka_options kafka;
-
-    if (!session->codec)
-        *session = (struct session){.options = options};
-    if (!prepare(session, options, settings, err))
-        return false;
-    kafka = kafka_options_of(session);
-    return kafka_open(&session->producer, KAFKA_PRODUCER, &kafka, err);
 }
 
 void session_close(struct session *session)

@@ -19,21 +19,25 @@ enum {
 /* Options of all subcommands; the first member of each one's own struct. */
 struct session_options {
     struct config_common common;
-    const char *tenant;
+    const char *tenant; /* who pays; to look: "" or NULL, everybody's jobs */
     bool json;
 };
 
+/* Before SESSION_KEYS, in what submits and in what looks at jobs. */
+#define SESSION_TENANT_KEY(owner, member, tenant_default, tenant_help)                             \
+    {                                                                                              \
+        .name = "tenant", .letter = 't', .type = CONFIG_STRING,                                    \
+        .offset = offsetof(owner, member.tenant), .default_value = (tenant_default),               \
+        .help = (tenant_help)                                                                      \
+    }
+#define SESSION_TENANT_FILTER(owner, member)                                                       \
+    SESSION_TENANT_KEY(owner, member, "", "Only jobs of this tenant; everybody's where not given.")
+
 #define SESSION_KEYS(owner, member)                                                                \
-    {.name = "tenant",                                                                             \
-     .letter = 't',                                                                                \
-     .type = CONFIG_STRING,                                                                        \
-     .offset = offsetof(owner, member.tenant),                                                     \
-     .default_value = "default",                                                                   \
-     .help = "Who pays."},                                                                         \
-        {.name = "json",                                                                           \
-         .type = CONFIG_BOOL,                                                                      \
-         .offset = offsetof(owner, member.json),                                                   \
-         .help = "Print JSON lines for programs instead of text for people."},                     \
+    {.name = "json",                                                                               \
+     .type = CONFIG_BOOL,                                                                          \
+     .offset = offsetof(owner, member.json),                                                       \
+     .help = "Print JSON lines for programs instead of text for people."},                         \
         CONFIG_COMMON_KEYS_LOGGING(owner, member.common, "error")
 
 struct session {
@@ -46,12 +50,18 @@ struct session {
     struct err delivery;  /* why the last of them failed */
 };
 
-/* Opens codec and reader and makes sure that the cluster answers and has our topics. */
+/* What a subcommand does with Kafka. */
+enum session_use {
+    SESSION_READS,    /* a reader */
+    SESSION_PRODUCES, /* a producer; the topics need not be there yet */
+    SESSION_BOTH,
+};
+
+/* Opens codec and clients without asking Kafka anything. REJECT: an option or a -X setting. */
 bool session_open(struct session *session, const struct session_options *options,
-                  struct config_list settings, struct err *err);
-/* For a subcommand that needs no topics yet, or that produces; opens the codec, too, if need be. */
-bool session_open_producer(struct session *session, const struct session_options *options,
-                           struct config_list settings, struct err *err);
+                  struct config_list settings, enum session_use use, struct err *err);
+/* Makes sure that the cluster answers the reader and has our topics. */
+bool session_connect(struct session *session, struct err *err);
 void session_close(struct session *session);
 
 void session_topic(const struct session *session, enum topic topic, char name[TOPIC_NAME_SIZE_MAX]);

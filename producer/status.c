@@ -10,7 +10,8 @@ struct options {
     struct session_options session;
 };
 
-static const struct config_key keys[] = {SESSION_KEYS(struct options, session)};
+static const struct config_key keys[] = {SESSION_TENANT_FILTER(struct options, session),
+                                         SESSION_KEYS(struct options, session)};
 
 static const struct config_program program = {
     .name = "pelton status",
@@ -80,12 +81,12 @@ int command_status(int argc, char **argv)
     if (!command_configure(&config, &program, argc, argv, &options, &code))
         return code;
     arguments = config_arguments(config);
-    if (!session_open(&session, &options.session, config_kafka_settings(config), &err))
-        code = command_fail(EX_UNAVAILABLE, &err);
-    else if (arguments.count > 0)
-        code = print_batch(&session, &options, arguments.items[0]);
-    else if (!batch_each(&session, print_job, &options, &err))
-        code = command_fail(command_code(&err), &err);
+    if (command_open(&session, &options.session, config, SESSION_READS, &code)) {
+        if (arguments.count > 0)
+            code = print_batch(&session, &options, arguments.items[0]);
+        else if (!batch_each(&session, print_job, &options, &err))
+            code = command_fail(command_code(&err), &err);
+    }
     session_close(&session);
     config_free(config);
     return code;

@@ -14,6 +14,7 @@
 #include "producer/command.h"
 #include "producer/line.h"
 #include "producer/meter.h"
+#include "producer/output.h"
 #include "producer/render.h"
 
 struct options {
@@ -66,6 +67,7 @@ static const struct config_key keys[] = {
      .value_name = "FILE",
      .help =
          "Write lines that cannot be requests to this file, in the form of a Batch error file."},
+    SESSION_TENANT_KEY(struct options, session, "default", "Who pays."),
     SESSION_KEYS(struct options, session),
 };
 
@@ -146,9 +148,6 @@ static bool open_batch(struct submission *submission, struct err *err)
     batch->deadline_ms = options->window_us > 0 ? batch->created_ms + options->window_us / 1000 : 0;
     if (!batch_find(&submission->session, batch->batch_id, &submission->before, err))
         return false;
-    if (submission->before.record &&
-        !str_equal(submission->before.record->u.batch.batch_id, batch->batch_id))
-        batch_free(&submission->before); /* only begins alike */
     if (!submission->before.record) {
         if (!batch_first_offsets(&submission->session, &submission->first_offsets,
                                  &batch->first_offsets_count, &submission->names, err))
@@ -336,10 +335,16 @@ static int run(struct submission *submission, struct config *config)
     struct err err;
     int code;
 
+    if (output_same(submission->path, options->errors)) {
+        fprintf(stderr, "pelton: the file of --errors is the one to be sent\n");
+        return EX_USAGE;
+    }
     if (!check_batch_id(submission, &err)) {
         bool is_there = strcmp(submission->path, "-") == 0 || access(submission->path, R_OK) == 0;
         return command_fail(is_there ? EX_USAGE : EX_NOINPUT, &err);
     }
+    if (!command_open(&submission->session, &options->session, config, SESSION_BOTH, &code))
+        return code;
     if (*options->errors) {
         submission->errors = fopen(options->errors, "wb");
         if (!submission->errors) {
@@ -347,11 +352,7 @@ static int run(struct submission *submission, struct config *config)
             return EX_CANTCREAT;
         }
     }
-    if (!session_open(&submission->session, &options->session, config_kafka_settings(config),
-                      &err) ||
-        !session_open_producer(&submission->session, &options->session,
-                               config_kafka_settings(config), &err) ||
-        !session_prepare(&submission->session, TOPIC_CONTROL, &err) ||
+    if (!session_prepare(&submission->session, TOPIC_CONTROL, &err) ||
         !session_prepare(&submission->session, submission->topic, &err))
         return command_fail(EX_UNAVAILABLE, &err);
     if (!open_batch(submission, &err))
@@ -365,7 +366,7 @@ static int run(struct submission *submission, struct config *config)
     }
     meter_end(&submission->meter, submission->batch.total, submission->batch.total, "");
     report(submission);
-    if (submission->errors && fflush(submission->errors) != 0) {
+    if (submission->errors && (fflush(submission->errors) != 0 || ferror(submission->errors))) {
         fprintf(stderr, "pelton: %s: %s\n", options->errors, strerror(errno));
         return EX_CANTCREAT;
     }

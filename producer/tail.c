@@ -21,6 +21,7 @@ static const struct config_key keys[] = {
      .offset = offsetof(struct options, id),
      .value_name = "CUSTOM_ID",
      .help = "Only this request, its text as it comes."},
+    SESSION_TENANT_FILTER(struct options, session),
     SESSION_KEYS(struct options, session),
 };
 
@@ -218,16 +219,13 @@ int command_tail(int argc, char **argv)
     struct session session;
     struct config_list arguments;
     struct config *config;
-    struct err err;
     int code;
 
     if (!command_configure(&config, &program, argc, argv, &options, &code))
         return code;
     arguments = config_arguments(config);
-    if (session_open(&session, &options.session, config_kafka_settings(config), &err))
+    if (command_open(&session, &options.session, config, SESSION_READS, &code))
         code = follow(&session, &options, arguments.count > 0 ? arguments.items[0] : NULL);
-    else
-        code = command_fail(EX_UNAVAILABLE, &err);
     session_close(&session);
     config_free(config);
     return code;

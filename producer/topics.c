@@ -168,11 +168,10 @@ static int handle_topics(struct session *session, const struct options *options,
 
 int command_topics(int argc, char **argv)
 {
-    struct options options;
+    struct options options = {.slots = 0}; /* a tenant there is not */
     struct session session;
     struct config *config;
     const char *what;
-    struct err err;
     int code;
 
     if (!command_configure(&config, &program, argc, argv, &options, &code))
@@ -184,11 +183,8 @@ int command_topics(int argc, char **argv)
     } else if (strcmp(what, "create") != 0 && strcmp(what, "list") != 0) {
         fprintf(stderr, "pelton: topics %s: expected create or list\n", what);
         code = EX_USAGE;
-    } else if (session_open_producer(&session, &options.session, config_kafka_settings(config),
-                                     &err)) {
+    } else if (command_open(&session, &options.session, config, SESSION_PRODUCES, &code)) {
         code = handle_topics(&session, &options, strcmp(what, "create") == 0);
-    } else {
-        code = command_fail(EX_UNAVAILABLE, &err);
     }
     session_close(&session);
     config_free(config);

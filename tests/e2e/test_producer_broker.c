@@ -222,8 +222,15 @@ static void test_usage(void **state)
     assert_says("--completion-window TIME");
     assert_int_equal(pelton("submit none.jsonl -X acks=0"), 66);
     write_file("x.jsonl", LINE("a"));
-    assert_int_equal(pelton("submit x.jsonl -X acks=0"), 69);
+    assert_int_equal(pelton("submit x.jsonl -X acks=0"), 64);
     assert_says("acks=0: it must be all here");
+    assert_int_equal(pelton("status -X no.such=1"), 64);
+    assert_int_equal(pelton("submit x.jsonl --tenant ''"), 64);
+    assert_int_equal(pelton("status --config none.yaml"), 78);
+    assert_int_equal(pelton("submit x.jsonl --completion-window -1h"), 64);
+    assert_int_equal(pelton("submit x.jsonl -e ./x.jsonl"), 64);
+    assert_int_equal(pelton("collect none -o new -e ./new"), 64);
+    assert_says("--output and --errors are the same file");
 }
 
 /* Lines of all kinds among good ones: every bad one is an error with its number, the good ones go.
@@ -358,6 +365,24 @@ static void test_whole_job(void **state)
     free_requests(&requests);
 }
 
+/* Of the job that is answered. */
+static void test_finished_job(void **state)
+{
+    char path[100], target[20];
+
+    (void)state;
+    /* A link stays one, and what it names gets the answers. */
+    write_file("linked", "");
+    snprintf(path, sizeof path, "%s/link", folder);
+    assert_int_equal(symlink("linked", path), 0);
+    assert_int_equal(pelton("collect job -o link -e errors.jsonl"), 65);
+    assert_int_equal(count_lines("linked", "response"), 2);
+    assert_int_equal(readlink(path, target, sizeof target), 6);
+    assert_int_equal(pelton("status job --tenant else"), 66);
+    assert_int_equal(pelton("cancel job"), 0);
+    assert_says("nothing to cancel");
+}
+
 /* Sent again, the job keeps its beginning: results from before count. */
 static void test_submit_again(void **state)
 {
@@ -372,6 +397,11 @@ static void test_submit_again(void **state)
     assert_says("batch job belongs to tenant default");
     assert_int_equal(pelton("submit - --batch piped < other.jsonl"), 0);
     assert_says("batch piped: 1 requests sent");
+    assert_int_equal(pelton("submit - --batch pipe < other.jsonl"), 0);
+    assert_says("batch pipe: 1 requests sent"); /* not the one that only begins alike */
+    assert_int_equal(pelton("cancel pip"), 66);
+    assert_int_equal(pelton("cancel pi"), 66);
+    assert_int_equal(pelton("cancel pipe"), 0);
     assert_int_equal(pelton("cancel piped"), 0);
     assert_int_equal(pelton("status"), 0);
     assert_says("cancelled");
@@ -383,7 +413,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_topics),           cmocka_unit_test(test_usage),
         cmocka_unit_test(test_submit_bad_lines), cmocka_unit_test(test_whole_job),
-        cmocka_unit_test(test_submit_again),
+        cmocka_unit_test(test_finished_job),     cmocka_unit_test(test_submit_again),
     };
 
     brokers = getenv("PELTON_BOOTSTRAP");

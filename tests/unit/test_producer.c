@@ -192,7 +192,9 @@ static void test_line_bad(void **state)
         {"{\"a\":1,\"a\":2}", "invalid_json_line", "duplicate object key"},
         {"{\"custom_id\":\"a\xff\"}", "invalid_json_line", "byte 16 of the line is not UTF-8"},
         {"{\"custom_id\":\"a\\u0000b\"," CHAT ",\"body\":" BODY "}", "invalid_json_line",
-         "\\u0000"},
+         "a text holds the character NUL (\\u0000)"},
+        {"{\"custom_id\":\"a\"," CHAT ",\"x\":99999999999999999999}", "invalid_json_line",
+         "a number is out of range"},
         {"{" CHAT ",\"body\":" BODY "}", "missing_required_parameter", "custom_id is missing"},
         {"{\"custom_id\":7," CHAT ",\"body\":" BODY "}", "invalid_value", "custom_id is a number"},
         {"{\"custom_id\":\"\"," CHAT ",\"body\":" BODY "}", "invalid_value", "custom_id is empty"},
@@ -225,6 +227,21 @@ static void test_line_bad(void **state)
         assert_false(check_text(cases[i].text, strlen(cases[i].text), &line, &error));
         if (strcmp(error.code, cases[i].code) != 0 || !strstr(error.message, cases[i].message))
             fail_msg("%s: %s: %s", cases[i].text, error.code, error.message);
+    }
+}
+
+/* What is refused for its text only keeps its name. */
+static void test_line_name_kept(void **state)
+{
+    static const char *const texts[] = {"{\"custom_id\":\"a\",\"x\":99999999999999999999}",
+                                        "{\"custom_id\":\"a\",\"x\":\"b\\u0000\"}"};
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct line_error error;
+        struct line line;
+        assert_false(check_text(texts[i], strlen(texts[i]), &line, &error));
+        assert_string_equal(error.custom_id, "a");
     }
 }
 
@@ -427,14 +444,14 @@ static void test_tally(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lines),           cmocka_unit_test(test_lines_empty),
-        cmocka_unit_test(test_lines_too_long),  cmocka_unit_test(test_lines_no_file),
-        cmocka_unit_test(test_line_good),       cmocka_unit_test(test_line_bad),
-        cmocka_unit_test(test_line_hostile),    cmocka_unit_test(test_line_blank),
-        cmocka_unit_test(test_line_duplicate),  cmocka_unit_test(test_render),
-        cmocka_unit_test(test_render_rejected), cmocka_unit_test(test_stream),
-        cmocka_unit_test(test_stream_unsound),  cmocka_unit_test(test_meter_text),
-        cmocka_unit_test(test_tally),
+        cmocka_unit_test(test_lines),          cmocka_unit_test(test_lines_empty),
+        cmocka_unit_test(test_lines_too_long), cmocka_unit_test(test_lines_no_file),
+        cmocka_unit_test(test_line_name_kept), cmocka_unit_test(test_line_good),
+        cmocka_unit_test(test_line_bad),       cmocka_unit_test(test_line_hostile),
+        cmocka_unit_test(test_line_blank),     cmocka_unit_test(test_line_duplicate),
+        cmocka_unit_test(test_render),         cmocka_unit_test(test_render_rejected),
+        cmocka_unit_test(test_stream),         cmocka_unit_test(test_stream_unsound),
+        cmocka_unit_test(test_meter_text),     cmocka_unit_test(test_tally),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
