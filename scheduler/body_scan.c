@@ -4,14 +4,9 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* i stands on the opening quote; returns the index behind the closing one, or size. A body is
- * mostly one long prompt, so memchr() looks for quotes, and only one behind an odd number of
- * backslashes goes on. */
-static size_t skip_string(struct str body, size_t i)
+size_t body_string_end(struct str body, size_t start)
 {
-    size_t start = i + 1;
-
-    for (i = start; i < body.size; i++) {
+    for (size_t i = start; i < body.size; i++) {
         const char *quote = memchr(body.data + i, '"', body.size - i);
         size_t backslashes = 0;
 
@@ -21,9 +16,17 @@ static size_t skip_string(struct str body, size_t i)
         while (i - backslashes > start && body.data[i - backslashes - 1] == '\\')
             backslashes++;
         if (backslashes % 2 == 0)
-            return i + 1;
+            return i;
     }
     return body.size;
+}
+
+/* i stands on the opening quote; returns the index behind the closing one, or size. */
+static size_t skip_string(struct str body, size_t i)
+{
+    size_t end = body_string_end(body, i + 1);
+
+    return end < body.size ? end + 1 : end;
 }
 
 static size_t skip_space(struct str body, size_t i)

@@ -9,11 +9,17 @@
 #ifndef SCHEDULER_BODY_SCAN_H
 #define SCHEDULER_BODY_SCAN_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "schemas/records.h"
 
 /* The number, or missing where there is none; max_completion_tokens goes before max_tokens. */
 uint32_t body_max_tokens(struct str body, uint32_t missing);
+
+/* start stands behind an opening quote; the index of the closing one, or size. A body is mostly one
+ * long prompt, so memchr() looks for quotes, and one behind an odd number of backslashes is none.
+ */
+size_t body_string_end(struct str body, size_t start);
 
 #endif

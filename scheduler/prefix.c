@@ -4,6 +4,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "scheduler/body_scan.h"
+
 /* Long system prompts differ early or not at all; hashing 256 bytes costs less than the scan. */
 enum { TEMPLATE_SIZE = 12, SYSTEM_SIZE = 256 };
 
@@ -34,14 +36,6 @@ uint64_t prefix_mix(uint64_t key, uint64_t realm)
     key = (key ^ key >> 33) * 0xff51afd7ed558ccdu;
     key = (key ^ key >> 33) * 0xc4ceb9fe1a85ec53u;
     return not_zero(key ^ key >> 33);
-}
-
-/* i stands behind an opening quote; the index of the closing one, or size. */
-static size_t string_end(struct str body, size_t i)
-{
-    for (; i < body.size && body.data[i] != '"'; i++)
-        i += body.data[i] == '\\';
-    return i < body.size ? i : body.size;
 }
 
 static size_t skip_space(struct str body, size_t i)
@@ -81,7 +75,7 @@ struct prefix_keys prefix_keys(struct str body)
         size_t start = i + 1, end, value;
         if (body.data[i] != '"')
             continue;
-        i = end = string_end(body, start);
+        i = end = body_string_end(body, start);
         value = skip_space(body, end + 1);
         if (value >= body.size || body.data[value] != ':' ||
             !is_text_key((struct str){body.data + start, end - start}))
@@ -89,7 +83,7 @@ struct prefix_keys prefix_keys(struct str body)
         value = skip_space(body, value + 1);
         if (value >= body.size || body.data[value] != '"')
             continue;
-        i = string_end(body, value + 1);
+        i = body_string_end(body, value + 1);
         last = (struct str){body.data + value + 1, i - value - 1};
         first = count++ == 0 ? last : first;
     }
