@@ -49,7 +49,6 @@ run offline --trace "$folder/job.csv" --columns prompt=prompt,output=output --no
 run day "${day[@]}" --nodes 5 --policy $all --plot "$folder/day"
 run day-autoscale "${day[@]}" --nodes 8 --base-batch-size 512 --policy adaptive --autoscale \
     --plot "$folder/day-autoscale"
-run day-fixed "${day[@]}" --nodes 8 --base-batch-size 512 --policy adaptive
 ops/bench/published-day >"$folder/published-day.csv"
 run published-day --trace "$folder/published-day.csv" --fluid --autoscale --nodes 278 \
     --nodes-min 68 --cached 56.25% --base-batch-size 800 --kv-share 95% \
