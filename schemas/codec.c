@@ -99,6 +99,20 @@ bool codec_register(struct codec *codec, const char *schema_json, int32_t id, st
     return ok;
 }
 
+static bool register_published(struct codec *codec, struct err *err)
+{
+    for (int type = 0; type < RECORD_TYPE_COUNT; type++) {
+        codec->write_ids[type] = ID_NONE;
+        if (!codec_register(codec, avsc_texts[type], ID_NONE, err))
+            return false;
+        codec->own_fingerprints[type] = codec->writers[type].fingerprint;
+    }
+    for (size_t i = 0; avsc_past_texts[i]; i++)
+        if (!codec_register(codec, avsc_past_texts[i], ID_NONE, err))
+            return false;
+    return true;
+}
+
 bool codec_open(struct codec **codec, struct err *err)
 {
     struct codec *opened = calloc(1, sizeof *opened);
@@ -106,13 +120,9 @@ bool codec_open(struct codec **codec, struct err *err)
     CHECK(opened);
     opened->writers = calloc(WRITERS_MAX, sizeof *opened->writers);
     CHECK(opened->writers);
-    for (int type = 0; type < RECORD_TYPE_COUNT; type++) {
-        opened->write_ids[type] = ID_NONE;
-        if (!codec_register(opened, avsc_texts[type], ID_NONE, err)) {
-            codec_close(opened);
-            return false;
-        }
-        opened->own_fingerprints[type] = opened->writers[type].fingerprint;
+    if (!register_published(opened, err)) {
+        codec_close(opened);
+        return false;
     }
     *codec = opened;
     return true;

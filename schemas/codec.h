@@ -11,7 +11,8 @@
  * avro-c reads schemas here, never messages, since it trusts the lengths that it meets. The raw
  * bytes are walked against the writer's schema first: every length, count and union branch must fit
  * what is left of the message. A record of an older or newer writer is decoded with the
- * writer's schema (known fingerprints) and mapped by field name: fields the
+ * writer's schema and mapped by field name: every schema that was ever published is known by its
+ * fingerprint (schemas/past), others by codec_register(). Fields the
  * reader lacks are skipped, fields the writer lacked get the default of the
  * reader's .avsc, enum symbols match by name (an unknown symbol is a REJECT), and a null from a
  * union of the writer's is a missing value.

@@ -9,6 +9,7 @@
 # Rule 2: files of at most 500 lines. Rule 3: functions of at most 70 lines, lines of at most 100
 # columns. Rule 7: no numbered or "old" copies of a file, no code behind #if 0. Rule 14: includes
 # start at the root, the own header comes first. Rule 15: an SPDX line; a header says what it is.
+# And schemas/past/fingerprints.txt never loses a line, as far as git's history goes back.
 # What was brought along and is kept as it is (ops/demo) is not ours to tidy.
 set -euo pipefail
 cd "${1:-$(dirname "$0")/..}"
@@ -108,6 +109,14 @@ check_shell() {
     ' "$@"
 }
 
+# Published schemas stay readable: a fingerprint taken out of the list would hide that one is lost.
+check_fingerprints() {
+    local list=schemas/past/fingerprints.txt
+    [ -f "$list" ] || return 0
+    git log -p --format= -- "$list" | sed -n 's/^-\([A-Z].*\)/\1/p' | sort -u |
+        grep -vxFf "$list" | sed "s|^|$list:1: a published schema is missing: |" || true
+}
+
 mapfile -t all < <(sources)
 mapfile -t c < <(printf '%s\n' "${all[@]}" | grep -E '\.(c|h|cu|cuh)$' || true)
 mapfile -t shell < <(printf '%s\n' "${all[@]}" | grep -vE '\.(c|h|cu|cuh|rs|py|sql)$' || true)
@@ -115,6 +124,7 @@ findings=$({
     check_all "${all[@]}"
     [ ${#c[@]} -eq 0 ] || check_c "${c[@]}"
     [ ${#shell[@]} -eq 0 ] || check_shell "${shell[@]}"
+    check_fingerprints
 } | sort)
 [ -z "$findings" ] || { say "$findings"; exit 1; }
 say "tidy: ${#all[@]} files"

@@ -30,6 +30,14 @@ repeat() { yes "$2" | head -n "$1" || true; }
 printf 'int x;\nint y;\nint z;\n' >common/bare.c
 { printf '#!/bin/bash\n# SPDX-License-Identifier: Apache-2.0\nf() {\n'; repeat 71 '    g'; echo '}'
 } >ops/script
+# A line that goes, one that moves and one that stays.
+mkdir -p schemas/past
+list=schemas/past/fingerprints.txt
+printf 'Hello 1\nHello 2\nYield 3\n' >$list
+git add $list
+git -c user.name=x -c user.email=x commit -qm x
+printf 'Yield 3\nHello 2\n' >$list
+git -c user.name=x -c user.email=x commit -qam x
 
 expected='common/bare.c:1: rule 15
 common/dead.c:2: rule 7
@@ -41,7 +49,8 @@ common/mute.h:1: rule 15
 common/order.c:2: rule 14
 common/order2.c:1: rule 7
 common/wide.c:2: rule 3
-ops/script:3: rule 3'
+ops/script:3: rule 3
+schemas/past/fingerprints.txt:1: a published schema is missing'
 if found=$("$here/tidy.sh" "$tree"); then
     echo "tidy.sh accepts a tree with every kind of offence"
     exit 1
