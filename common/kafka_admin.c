@@ -7,6 +7,9 @@
 #include <string.h>
 
 #include "common/check.h"
+#include "common/clock.h"
+
+enum { POLL_MS = 10 };
 
 /* One admin operation: its queue and options, and the event that answers. */
 struct operation {
@@ -144,12 +147,28 @@ bool kafka_topic_check(rd_kafka_t *client, const struct kafka_topic *topic, int 
     return compare_settings(client, topic, timeout_ms, report, err);
 }
 
+/* The controller answers before the brokers have heard of the topic: one that had just started was
+ * seen to deny what had just been created. */
+static bool await_topic(rd_kafka_t *client, const char *name, int timeout_ms, struct err *err)
+{
+    const int64_t until_us = clock_mono_us() + timeout_ms * INT64_C(1000);
+    int32_t partitions;
+
+    while (!kafka_partition_count(client, name, timeout_ms, &partitions, err)) {
+        if (err->kind != ERR_REJECT || clock_mono_us() >= until_us)
+            return false;
+        clock_sleep_ms(POLL_MS);
+    }
+    return true;
+}
+
 bool kafka_topic_ensure(rd_kafka_t *client, const struct kafka_topic *topic, int timeout_ms,
                         struct kafka_topic_report *report, struct err *err)
 {
     bool exists;
 
-    if (!create(client, topic, timeout_ms, &exists, err))
+    if (!create(client, topic, timeout_ms, &exists, err) ||
+        !await_topic(client, topic->name, timeout_ms, err))
         return false;
     if (exists)
         return kafka_topic_check(client, topic, timeout_ms, report, err);

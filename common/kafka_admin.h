@@ -31,7 +31,8 @@ struct kafka_topic_report {
     char difference[200]; /* "partitions 4 (wanted 8); retention.ms 604800000 (wanted -1)" */
 };
 
-/* Creates the topic, or compares the existing one. Never changes an existing topic. */
+/* Creates the topic and waits until it can be used, or compares the existing one. Never changes an
+ * existing topic. */
 bool kafka_topic_ensure(rd_kafka_t *client, const struct kafka_topic *topic, int timeout_ms,
                         struct kafka_topic_report *report, struct err *err);
 /* Compares only: REJECT where the topic does not exist. */
