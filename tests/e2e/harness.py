@@ -20,12 +20,14 @@ from pathlib import Path
 
 import psycopg
 
+import proxy
 import records
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("PELTON_BUILD", ROOT / "build"))
 MODEL = ROOT / "ops/demo/model"
 SAMPLES = ROOT / "ops/demo/samples"
+POSTGRES = "postgres"  # System.proxy()
 
 
 def wait_for(what, condition, timeout_s=60, interval_s=0.1):
@@ -154,7 +156,7 @@ class System:
         self.env = services.env
         self.dir = services.logs / self.prefix[:-1]
         self.dir.mkdir(parents=True)
-        self.programs = {}
+        self.programs, self.proxies = {}, {}
         with psycopg.connect(dbname="postgres", autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {self.database} TEMPLATE pelton_e2e")
         if topics:
@@ -167,15 +169,24 @@ class System:
         """Starts scheduler, ledger, worker-0, ...; the same name again with the same arguments."""
         if name not in self.programs:
             kind, _, slot = name.partition("-")
+            brokers = self.proxies[name].address if name in self.proxies else self.services.brokers
             argv = [BUILD / f"pelton-{kind}", "--config", ROOT / f"ops/config/{kind}.yaml",
-                    "--brokers", self.services.brokers, "--topic-prefix", self.prefix]
+                    "--brokers", brokers, "--topic-prefix", self.prefix]
             if kind == "worker":
                 argv += ["--slot", slot, "--model", MODEL, "--model-name", "pelton-demo"]
             if kind == "ledger":
-                argv += ["--database", f"dbname={self.database}"]
+                port = f" port={self.proxies[POSTGRES].port}" if POSTGRES in self.proxies else ""
+                argv += ["--database", f"dbname={self.database}{port}"]
             self.programs[name] = Program(name, [*argv, *args], self.env,
                                           self.dir / f"{name}.log")
         return self.programs[name].start()
+
+    def proxy(self, name):
+        """Between a program that is started later and the broker; POSTGRES: between the ledger and
+        its database."""
+        port = self.env["PGPORT"] if name == POSTGRES else self.services.brokers.split(":")[1]
+        self.proxies[name] = proxy.Proxy(int(port), kafka=name != POSTGRES)
+        return self.proxies[name]
 
     def start(self, *names, worker_args=(), scheduler_args=()):
         for name in names or ("scheduler", "worker-0", "ledger"):
@@ -198,6 +209,8 @@ class System:
         return self.programs[name]
 
     def close(self):
+        for each in self.proxies.values():
+            each.heal()
         for program in self.programs.values():
             if program.process.poll() is None:
                 program.signal(signal.SIGCONT)
@@ -207,6 +220,8 @@ class System:
                 program.process.wait(20)
             except subprocess.TimeoutExpired:
                 program.kill()
+        for each in self.proxies.values():
+            each.close()
         with psycopg.connect(dbname="postgres", autocommit=True) as connection:
             connection.execute(f"DROP DATABASE {self.database} WITH (FORCE)")
 

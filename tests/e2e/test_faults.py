@@ -13,69 +13,11 @@ import time
 
 import pytest
 
-import harness
-import records
-import wire
-from harness import wait_for
-from test_demo import of_batch, reference, requests
+from faults import check, leads, second_scheduler, submit, system  # noqa: F401, a fixture
 
-BATCH = "bulk"
 STRIKES = 8  # a minute or two; what is left then is done in peace
 ROUNDS = int(os.environ.get("PELTON_CHAOS_ROUNDS", 1))
 SEED = int(os.environ.get("PELTON_CHAOS_SEED", random.randrange(10 ** 6)))
-
-
-@pytest.fixture()
-def system(services, request):
-    name = request.function.__name__.removeprefix("test_").replace("_", "-")
-    system = harness.System(services, name, topics=False)
-    wire.create_topics(services.brokers, system.prefix, slots=4)
-    failed_before = request.session.testsfailed
-    system.watcher = records.Watcher(services.brokers, system.prefix + "results")
-    try:
-        yield system
-    finally:
-        if request.session.testsfailed > failed_before:
-            system.show_logs(40)
-        system.watcher.close()
-        system.close()
-
-
-def submit(system, count=2000):
-    """The first requests of bulk-2000, streaming, by a foreign producer."""
-    messages = [records.request(r["custom_id"], r["body"], BATCH, stream="ON")
-                for r in requests("bulk-2000")[:count]]
-    records.produce(system.services.brokers, system.prefix + "requests.bulk",
-                    [(m["request_id"], records.encode("Request", m)) for m in messages])
-
-
-def check(system, count=2000):
-    """What must hold after any fault."""
-    expected = dict(list(reference("bulk-2000").items())[:count])
-    system.watcher.wait(count)
-    results = of_batch(system.read("results"), BATCH)
-    assert len(results) == count, "one committed result for each request"
-    assert len({r["request_id"] for r in results}) == count
-    assert {r["custom_id"]: r["status"] for r in results} == dict.fromkeys(expected, "COMPLETED")
-    assert {r["custom_id"]: r["text"] for r in results} == \
-        {c: text for c, (text, _, _) in expected.items()}
-
-    wait_for("every row is booked", lambda: system.booked() >= count)
-    rows = system.sql("SELECT request_id::text, custom_id, "
-                      "prompt_tokens_uncached + prompt_tokens_cached, output_tokens FROM usage")
-    assert sorted(rows) == sorted((r["request_id"], r["custom_id"], *expected[r["custom_id"]][1:])
-                                  for r in results)
-
-    # A chunk follows its Progress, so the last ones may come after the result.
-    wanted = {r["request_id"]: (r["ids"], r["text"]) for r in results}
-
-    def missing():
-        got = records.streams(of_batch(system.read("tokens"), BATCH))
-        return [i for i in wanted if got.get(i) != wanted[i]]
-
-    wait_for("every stream equals its result", lambda: not missing(), 30, 1)
-    wait_for("ledger lag 0", lambda: system["ledger"].metric("pelton_ledger_lag") == 0)
-    return results
 
 
 def test_kill_worker_scheduler_ledger(system):
@@ -99,20 +41,6 @@ def test_scheduler_failover(system):
     results = check(system)
     assert leads(standby)
     assert all(r["attempt"] == 1 for r in results), "a takeover stops nobody's work"
-
-
-def second_scheduler(system):
-    first = system["scheduler"]
-    standby = harness.Program("scheduler-standby", first.argv, first.env,
-                              system.dir / "scheduler-standby.log")
-    system.programs["scheduler-standby"] = standby
-    standby.start()
-    wait_for("it stands by", standby.ready)
-    return standby
-
-
-def leads(scheduler):
-    return scheduler.metric("pelton_scheduler_leader") == 1
 
 
 def test_zombie_scheduler(system):
@@ -218,7 +146,7 @@ def test_faults_by_lot(system, seed):
     system.start("scheduler", "worker-0", "worker-1", "ledger",
                  worker_args=("--numerics", "f32", "--max-batch-size", "2", "--threads", "1"),
                  scheduler_args=("--crashes-max", "100"))
-    second_scheduler(system)
+    second_scheduler(system, "--crashes-max", "100")
     submit(system)
     chaos = Chaos(system, seed)
     try:
