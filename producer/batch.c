@@ -19,51 +19,84 @@ struct jobs {
     size_t count, capacity;
 };
 
-static struct batch_state *find_job(struct jobs *jobs, struct str id)
+/* Who a record of the topic is about. False: about nobody, or a name that no submission has. */
+static bool names_of(const struct record *record, struct str *tenant, struct str *id)
 {
-    for (size_t i = jobs->count; i-- > 0;)
-        if (jobs->items[i].record && str_equal(jobs->items[i].record->u.batch.batch_id, id))
-            return &jobs->items[i];
+    switch (record->type) {
+    case RECORD_BATCH:
+        *tenant = record->u.batch.tenant;
+        *id = record->u.batch.batch_id;
+        break;
+    case RECORD_BATCH_CLAIM:
+        *tenant = record->u.batch_claim.tenant;
+        *id = record->u.batch_claim.batch_id;
+        break;
+    case RECORD_CANCEL_BATCH:
+        *tenant = record->u.cancel_batch.tenant;
+        *id = record->u.cancel_batch.batch_id;
+        break;
+    default:
+        return false;
+    }
+    return tenant->size <= TENANT_SIZE_MAX && id->size <= BATCH_ID_SIZE_MAX;
+}
+
+static struct batch_state *find_job(struct jobs *jobs, struct str tenant, struct str id)
+{
+    for (size_t i = jobs->count; i-- > 0;) {
+        struct batch_state *job = &jobs->items[i];
+        struct str job_tenant, job_id;
+        CHECK(names_of(job->record ? job->record : job->claim, &job_tenant, &job_id));
+        if (str_equal(job_id, id) && str_equal(job_tenant, tenant))
+            return job;
+    }
     return NULL;
 }
 
-static void put_job(struct jobs *jobs, struct record *record)
+static struct batch_state *add_job(struct jobs *jobs)
 {
-    struct batch_state *job = find_job(jobs, record->u.batch.batch_id);
-
-    if (job) {
-        record_free(job->record);
-        job->record = record;
-        return;
-    }
     if (jobs->count == jobs->capacity) {
         jobs->capacity = jobs->capacity ? 2 * jobs->capacity : 64;
         jobs->items = realloc(jobs->items, jobs->capacity * sizeof *jobs->items);
         CHECK(jobs->items);
     }
-    jobs->items[jobs->count++] = (struct batch_state){.record = record};
+    jobs->items[jobs->count] = (struct batch_state){.record = NULL};
+    return &jobs->items[jobs->count++];
+}
+
+/* Takes over the record. */
+static void put_record(struct jobs *jobs, struct record *record, struct str tenant, struct str id)
+{
+    struct batch_state *job = find_job(jobs, tenant, id);
+
+    if (!job && record->type != RECORD_CANCEL_BATCH)
+        job = add_job(jobs);
+    if (record->type == RECORD_BATCH) {
+        record_free(job->record);
+        job->record = record;
+    } else if (record->type == RECORD_BATCH_CLAIM && !job->claim) {
+        job->claim = record;
+    } else {
+        if (job && record->type == RECORD_CANCEL_BATCH)
+            job->cancelled = true;
+        record_free(record);
+    }
 }
 
 static bool visit_control(void *context, const rd_kafka_message_t *message, struct err *err)
 {
     struct jobs *jobs = context;
     struct record *record;
-    struct batch_state *job;
+    struct str tenant, id;
 
     /* A record of a later version, or a foreign one, is none of ours. */
     if (!message->payload ||
         !codec_decode(jobs->codec, message->payload, message->len, &record, err))
         return true;
-    if (record->type == RECORD_BATCH) {
-        put_job(jobs, record);
-        return true;
-    }
-    if (record->type == RECORD_CANCEL_BATCH) {
-        job = find_job(jobs, record->u.cancel_batch.batch_id);
-        if (job)
-            job->cancelled = true;
-    }
-    record_free(record);
+    if (names_of(record, &tenant, &id))
+        put_record(jobs, record, tenant, id);
+    else
+        record_free(record);
     return true;
 }
 
@@ -83,7 +116,7 @@ static bool read_jobs(struct session *session, struct jobs *jobs, struct err *er
 static void free_jobs(struct jobs *jobs)
 {
     for (size_t i = 0; i < jobs->count; i++)
-        record_free(jobs->items[i].record);
+        batch_free(&jobs->items[i]);
     free(jobs->items);
 }
 
@@ -98,7 +131,14 @@ static struct batch_state *newest_job(struct jobs *jobs)
     return newest;
 }
 
-bool batch_find(struct session *session, struct str id, struct batch_state *state, struct err *err)
+static void give(struct batch_state *job, struct batch_state *state)
+{
+    *state = *job;
+    job->record = job->claim = NULL; /* the caller's now */
+}
+
+bool batch_find(struct session *session, struct str tenant, struct str id,
+                struct batch_state *state, struct err *err)
 {
     struct batch_state *found = NULL;
     struct jobs jobs;
@@ -106,11 +146,9 @@ bool batch_find(struct session *session, struct str id, struct batch_state *stat
 
     *state = (struct batch_state){.record = NULL};
     if (ok)
-        found = find_job(&jobs, id);
-    if (found) {
-        *state = *found;
-        found->record = NULL; /* the caller's now */
-    }
+        found = find_job(&jobs, tenant, id);
+    if (found)
+        give(found, state);
     free_jobs(&jobs);
     return ok;
 }
@@ -122,35 +160,38 @@ static bool is_wanted(const struct session *session, const struct batch_state *j
     return !tenant || !*tenant || str_equal(job->record->u.batch.tenant, str_from(tenant));
 }
 
-/* Leaves the jobs of --tenant. */
+/* Leaves the jobs of --tenant that have begun. */
 static void keep_wanted(const struct session *session, struct jobs *jobs)
 {
     size_t count = 0;
 
     for (size_t i = 0; i < jobs->count; i++) {
-        if (is_wanted(session, &jobs->items[i]))
+        if (jobs->items[i].record && is_wanted(session, &jobs->items[i]))
             jobs->items[count++] = jobs->items[i];
         else
-            record_free(jobs->items[i].record);
+            batch_free(&jobs->items[i]);
     }
     jobs->count = count;
 }
 
-/* The job of this id, or the last of those whose ids start with it; *matches tells how many do. */
-static struct batch_state *find_by_prefix(struct jobs *jobs, struct str id, size_t *matches)
+/* The last job that has this id, or else whose id starts with it; *matches: how many there are. */
+static struct batch_state *find_by_id(struct jobs *jobs, struct str id, size_t *matches)
 {
-    struct batch_state *found = find_job(jobs, id);
+    struct batch_state *same = NULL, *alike = NULL;
+    size_t same_count = 0, alike_count = 0;
 
-    *matches = found ? 1 : 0;
-    if (found)
-        return found;
     for (size_t i = 0; i < jobs->count; i++) {
-        if (has_prefix(jobs->items[i].record->u.batch.batch_id, id)) {
-            found = &jobs->items[i];
-            ++*matches;
+        struct str job_id = jobs->items[i].record->u.batch.batch_id;
+        if (str_equal(job_id, id)) {
+            same = &jobs->items[i];
+            same_count++;
+        } else if (has_prefix(job_id, id)) {
+            alike = &jobs->items[i];
+            alike_count++;
         }
     }
-    return found;
+    *matches = same ? same_count : alike_count;
+    return same ? same : alike;
 }
 
 bool batch_need(struct session *session, const char *id, struct batch_state *state, struct err *err)
@@ -165,8 +206,12 @@ bool batch_need(struct session *session, const char *id, struct batch_state *sta
     session_topic(session, TOPIC_CONTROL, control);
     if (ok) {
         keep_wanted(session, &jobs);
-        found = id ? find_by_prefix(&jobs, str_from(id), &matches) : newest_job(&jobs);
-        if (matches > 1)
+        found = id ? find_by_id(&jobs, str_from(id), &matches) : newest_job(&jobs);
+        if (matches > 1 && str_equal(found->record->u.batch.batch_id, str_from(id)))
+            ok = err_set(err, ERR_REJECT,
+                         "%zu tenants have a batch \"%.100s\": say whose with --tenant", matches,
+                         id);
+        else if (matches > 1)
             ok = err_set(err, ERR_REJECT, "%zu batches start with \"%.100s\": give more of the id",
                          matches, id);
         else if (!found && !id)
@@ -176,10 +221,8 @@ bool batch_need(struct session *session, const char *id, struct batch_state *sta
             ok = err_set(err, ERR_REJECT, "no batch \"%.100s\" in %s at %.60s", id, control,
                          session->options->common.brokers);
     }
-    if (ok) {
-        *state = *found;
-        found->record = NULL; /* the caller's now */
-    }
+    if (ok)
+        give(found, state);
     free_jobs(&jobs);
     return ok;
 }
@@ -187,7 +230,8 @@ bool batch_need(struct session *session, const char *id, struct batch_state *sta
 void batch_free(struct batch_state *state)
 {
     record_free(state->record);
-    state->record = NULL;
+    record_free(state->claim);
+    *state = (struct batch_state){.record = NULL};
 }
 
 bool batch_each(struct session *session,

@@ -7,16 +7,17 @@
 
 #include "producer/session.h"
 
-/* What is known of a job. batch is a RECORD_BATCH for record_free(), NULL if there is none. */
+/* What is known of a job, which tenant and batch id name together; batch_free() frees it. */
 struct batch_state {
-    struct record *record;
+    struct record *record; /* the newest RECORD_BATCH, NULL if there is none */
+    struct record *claim;  /* the first RECORD_BATCH_CLAIM, NULL if there is none */
     bool cancelled;
 };
 
-/* The newest record of the job with exactly this id, whoever's it is. An unknown job is no error:
- * record is NULL. */
-bool batch_find(struct session *session, struct str id, struct batch_state *state, struct err *err);
-/* A job of --tenant, where that is given: the one whose id is id, or the only one whose id starts
+/* The job of this tenant with exactly this id. An unknown job is no error: *state is zeros. */
+bool batch_find(struct session *session, struct str tenant, struct str id,
+                struct batch_state *state, struct err *err);
+/* A job, of --tenant where that is given: the one whose id is id, or the only one whose id starts
  * with it; id NULL: the newest. REJECT, saying where was looked, for none and for several. */
 bool batch_need(struct session *session, const char *id, struct batch_state *state,
                 struct err *err);

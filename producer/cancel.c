@@ -41,15 +41,8 @@ static bool send_cancel(struct session *session, const struct batch *batch, stru
                                   .u.cancel_batch = {.batch_id = batch->batch_id,
                                                      .tenant = batch->tenant,
                                                      .sent_ms = clock_wall_ms()}};
-    char key[STATE_KEY_SIZE_MAX];
-    struct buffer buffer = {0};
-    bool ok = session_prepare(session, TOPIC_CONTROL, err) &&
-              session_produce(session, TOPIC_CONTROL, (struct str){key, state_key(&record, key)},
-                              &record, &buffer, err) &&
-              session_flush(session, err);
 
-    buffer_free(&buffer);
-    return ok;
+    return session_prepare(session, TOPIC_CONTROL, err) && session_control(session, &record, err);
 }
 
 static int cancel(struct session *session, const struct options *options, const char *id)

@@ -102,8 +102,9 @@ void command_print_tally(const struct batch *batch, bool cancelled,
 {
     if (json) {
         render_event(stdout, "status",
-                     json_pack("{s:s%, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "batch",
-                               batch->batch_id.data, batch->batch_id.size, "state",
+                     json_pack("{s:s%, s:s%, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "batch",
+                               batch->batch_id.data, batch->batch_id.size, "tenant",
+                               batch->tenant.data, batch->tenant.size, "state",
                                state_of(cancelled, tally), "total", (json_int_t)tally->total,
                                "completed", (json_int_t)tally->by_status[RESULT_COMPLETED],
                                "failed", (json_int_t)tally->by_status[RESULT_FAILED], "expired",
@@ -113,9 +114,9 @@ void command_print_tally(const struct batch *batch, bool cancelled,
                                (json_int_t)tally->rejected));
         return;
     }
-    printf("batch      %.*s\nstate      %s\ntotal      %llu\ncompleted  %llu\n",
-           (int)batch->batch_id.size, batch->batch_id.data, state_of(cancelled, tally),
-           (unsigned long long)tally->total,
+    printf("batch      %.*s\ntenant     %.*s\nstate      %s\ntotal      %llu\ncompleted  %llu\n",
+           (int)batch->batch_id.size, batch->batch_id.data, (int)batch->tenant.size,
+           batch->tenant.data, state_of(cancelled, tally), (unsigned long long)tally->total,
            (unsigned long long)tally->by_status[RESULT_COMPLETED]);
     printf("failed     %llu\nexpired    %llu\ncancelled  %llu\nwaiting    %llu\n",
            (unsigned long long)tally->by_status[RESULT_FAILED],

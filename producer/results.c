@@ -12,7 +12,7 @@ struct walk {
     struct session *session;
     const struct results_options *options;
     struct results_tally *tally;
-    struct str batch_id; /* owned by options->batch, which keeps its id */
+    struct str tenant, batch_id; /* owned by options->batch, which keeps its names */
     struct idmap *seen;
 };
 
@@ -23,11 +23,27 @@ static void take_batch(struct results_tally *tally, const struct batch *batch)
     tally->rejected = batch->rejected;
 }
 
+static bool is_of_job(const struct walk *walk, struct str tenant, struct str batch_id)
+{
+    return str_equal(batch_id, walk->batch_id) && str_equal(tenant, walk->tenant);
+}
+
+/* A chunk names no tenant, but its request's id is made of one. */
+static bool is_chunk_of_job(const struct walk *walk, const struct token_chunk *chunk)
+{
+    struct request_id id;
+
+    if (!str_equal(chunk->batch_id, walk->batch_id))
+        return false;
+    request_id_make(walk->tenant, walk->batch_id, chunk->custom_id, &id);
+    return request_id_equal(&id, &chunk->request_id);
+}
+
 static bool take_result(struct walk *walk, const struct result *result, struct err *err)
 {
     bool is_new;
 
-    if (!str_equal(result->batch_id, walk->batch_id))
+    if (!is_of_job(walk, result->tenant, result->batch_id))
         return true;
     idmap_put(walk->seen, result->request_id.bytes, &is_new);
     if (!is_new)
@@ -55,9 +71,10 @@ static bool visit(void *context, const rd_kafka_message_t *message, struct err *
     if (record->type == RECORD_RESULT)
         ok = take_result(walk, &record->u.result, err);
     else if (record->type == RECORD_TOKEN_CHUNK && walk->options->visit_chunk &&
-             str_equal(record->u.token_chunk.batch_id, walk->batch_id))
+             is_chunk_of_job(walk, &record->u.token_chunk))
         ok = walk->options->visit_chunk(walk->options->context, &record->u.token_chunk, err);
-    else if (record->type == RECORD_BATCH && str_equal(record->u.batch.batch_id, walk->batch_id))
+    else if (record->type == RECORD_BATCH &&
+             is_of_job(walk, record->u.batch.tenant, record->u.batch.batch_id))
         take_batch(walk->tally, &record->u.batch);
     record_free(record);
     return ok;
@@ -71,6 +88,7 @@ static void walk_open(struct walk *walk, struct session *session,
     *walk = (struct walk){.session = session,
                           .options = options,
                           .tally = tally,
+                          .tenant = options->batch->u.batch.tenant,
                           .batch_id = options->batch->u.batch.batch_id,
                           .seen = idmap_open(0)};
 }

@@ -113,3 +113,15 @@ bool session_flush(struct session *session, struct err *err)
     return err_set(err, ERR_RETRY, "%llu messages were not acknowledged (%.150s)",
                    (unsigned long long)session->undelivered, session->delivery.message);
 }
+
+bool session_control(struct session *session, const struct record *record, struct err *err)
+{
+    char key[STATE_KEY_SIZE_MAX];
+    const struct str text = {key, state_key(record, key)};
+    struct buffer buffer = {0};
+    bool ok = session_produce(session, TOPIC_CONTROL, text, record, &buffer, err) &&
+              session_flush(session, err);
+
+    buffer_free(&buffer);
+    return ok;
+}

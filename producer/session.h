@@ -12,8 +12,6 @@
 
 enum {
     SESSION_TIMEOUT_MS = 15000, /* for one question to the brokers */
-    BATCH_ID_SIZE_MAX = 256,
-    TENANT_SIZE_MAX = 128,
 };
 
 /* Options of all subcommands; the first member of each one's own struct. */
@@ -71,6 +69,8 @@ bool session_prepare(struct session *session, enum topic topic, struct err *err)
 /* Encodes and produces one record; waits while the queue is full. */
 bool session_produce(struct session *session, enum topic topic, struct str key,
                      const struct record *record, struct buffer *buffer, struct err *err);
+/* Produces one record of the control topic under its key and waits for its acknowledgement. */
+bool session_control(struct session *session, const struct record *record, struct err *err);
 /* Waits until everything produced is acknowledged; RETRY if something was not. */
 bool session_flush(struct session *session, struct err *err);
 

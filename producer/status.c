@@ -38,15 +38,17 @@ static bool print_job(void *context, const struct batch_state *state, struct err
     clock_format_ms(batch->created_ms, created);
     if (options->session.json)
         render_event(stdout, "batch",
-                     json_pack("{s:s%, s:s%, s:s, s:s, s:I, s:I}", "batch", batch->batch_id.data,
-                               batch->batch_id.size, "file", batch->file_name.data,
-                               batch->file_name.size, "created", created, "state", state_name,
-                               "total", (json_int_t)batch->total, "rejected",
+                     json_pack("{s:s%, s:s%, s:s%, s:s, s:s, s:I, s:I}", "batch",
+                               batch->batch_id.data, batch->batch_id.size, "tenant",
+                               batch->tenant.data, batch->tenant.size, "file",
+                               batch->file_name.data, batch->file_name.size, "created", created,
+                               "state", state_name, "total", (json_int_t)batch->total, "rejected",
                                (json_int_t)batch->rejected));
     else
-        printf("%s  %-10s %8llu  %.*s  %.*s\n", created, state_name,
+        printf("%s  %-10s %8llu  %.*s  %.*s  %.*s\n", created, state_name,
                (unsigned long long)batch->total, (int)batch->batch_id.size, batch->batch_id.data,
-               (int)batch->file_name.size, batch->file_name.data);
+               (int)batch->tenant.size, batch->tenant.data, (int)batch->file_name.size,
+               batch->file_name.data);
     return true;
 }
 

@@ -11,6 +11,7 @@
 #include "common/idmap.h"
 #include "common/stop.h"
 #include "common/utf8.h"
+#include "producer/claim.h"
 #include "producer/command.h"
 #include "producer/line.h"
 #include "producer/meter.h"
@@ -67,7 +68,7 @@ static const struct config_key keys[] = {
      .value_name = "FILE",
      .help =
          "Write lines that cannot be requests to this file, in the form of a Batch error file."},
-    SESSION_TENANT_KEY(struct options, session, "default", "Who pays."),
+    SESSION_TENANT_KEY(struct options, session, TENANT_DEFAULT, "Who pays."),
     SESSION_KEYS(struct options, session),
 };
 
@@ -138,7 +139,11 @@ static bool open_batch(struct submission *submission, struct err *err)
 {
     struct batch *batch = &submission->batch;
     const struct options *options = submission->options;
+    struct session *session = &submission->session;
+    struct batch_state *before = &submission->before;
     const char *slash = strrchr(submission->path, '/');
+    struct request_id claim;
+    bool is_new;
 
     batch->batch_id = str_from(submission->batch_id);
     batch->tenant = str_from(options->session.tenant);
@@ -146,42 +151,33 @@ static bool open_batch(struct submission *submission, struct err *err)
     batch->service_class = (enum service_class)options->class;
     batch->created_ms = clock_wall_ms();
     batch->deadline_ms = options->window_us > 0 ? batch->created_ms + options->window_us / 1000 : 0;
-    if (!batch_find(&submission->session, batch->batch_id, &submission->before, err))
+    if (!batch_find(session, batch->tenant, batch->batch_id, before, err))
         return false;
-    if (!submission->before.record) {
-        if (!batch_first_offsets(&submission->session, &submission->first_offsets,
-                                 &batch->first_offsets_count, &submission->names, err))
-            return false;
-        batch->first_offsets = submission->first_offsets;
-        return true;
+    /* The offsets are taken before the claim is read again: had the same file begun elsewhere by
+     * then, its Batch is found below; if it begins later, its answers come behind them. */
+    is_new = !before->record;
+    if (is_new && (!batch_first_offsets(session, &submission->first_offsets,
+                                        &batch->first_offsets_count, &submission->names, err) ||
+                   !claim_send(session, batch, &claim, before, err)))
+        return false;
+    if (!claim_check(batch, is_new ? &claim : NULL, before, err))
+        return false;
+    batch->first_offsets = submission->first_offsets;
+    if (before->record) {
+        batch->created_ms = before->record->u.batch.created_ms;
+        batch->first_offsets = before->record->u.batch.first_offsets;
+        batch->first_offsets_count = before->record->u.batch.first_offsets_count;
     }
-    const struct batch *before = &submission->before.record->u.batch;
-    if (!str_equal(before->tenant, batch->tenant))
-        return err_set(err, ERR_REJECT, "batch %.80s belongs to tenant %.*s", submission->batch_id,
-                       (int)before->tenant.size, before->tenant.data);
-    if (before->complete && (strcmp(submission->path, "-") == 0 ||
-                             memcmp(before->file_hash, batch->file_hash, SHA256_SIZE) != 0))
-        return err_set(err, ERR_REJECT,
-                       "batch %.80s was submitted from another file (%.*s): choose another --batch",
-                       submission->batch_id, (int)before->file_name.size, before->file_name.data);
-    batch->created_ms = before->created_ms;
-    batch->first_offsets = before->first_offsets;
-    batch->first_offsets_count = before->first_offsets_count;
     return true;
 }
 
 static bool publish_batch(struct submission *submission, bool complete, struct err *err)
 {
     struct record record = {.type = RECORD_BATCH};
-    char key[STATE_KEY_SIZE_MAX];
-    size_t key_size;
 
     submission->batch.complete = complete;
     record.u.batch = submission->batch;
-    key_size = state_key(&record, key);
-    return session_produce(&submission->session, TOPIC_CONTROL, (struct str){key, key_size},
-                           &record, &submission->buffer, err) &&
-           session_flush(&submission->session, err);
+    return session_control(&submission->session, &record, err);
 }
 
 static void reject(struct submission *submission, const struct line_error *error, uint64_t number)

@@ -25,7 +25,7 @@ static bool type_fits(enum topic topic, enum record_type type)
     case TOPIC_REQUESTS_BULK:
         return type == RECORD_REQUEST;
     case TOPIC_CONTROL:
-        return type == RECORD_BATCH || type == RECORD_CANCEL_BATCH;
+        return type == RECORD_BATCH || type == RECORD_CANCEL_BATCH || type == RECORD_BATCH_CLAIM;
     case TOPIC_WORKER_EVENTS:
         return type >= RECORD_HELLO && type <= RECORD_GOODBYE;
     default:

@@ -178,7 +178,7 @@ void intake_control(struct scheduler *scheduler, const struct event *event)
     if (!advance(scheduler, &scheduler->control_read, event->position.offset))
         return;
     if (event->record->type != RECORD_CANCEL_BATCH)
-        return; /* a Batch is for those who count; its requests say all we need */
+        return; /* Batch and claim are for those who submit; the requests say all we need */
     batch = batch_open(scheduler, cancel->tenant, cancel->batch_id);
     batch->cancelled = true;
     if (batch->cancelling || batch->jobs.count == 0)

@@ -65,7 +65,14 @@ bool codec_register(struct codec *codec, const char *schema_json, int32_t id, st
 bool codec_write_id(struct codec *codec, enum record_type type, int32_t id, struct err *err);
 
 /* Kafka keys. */
-enum { REQUEST_ID_TEXT_SIZE = 36, STATE_KEY_SIZE_MAX = 300 };
+enum {
+    REQUEST_ID_TEXT_SIZE = 36,
+    BATCH_ID_SIZE_MAX = 256, /* bytes */
+    TENANT_SIZE_MAX = 128,
+    STATE_KEY_SIZE_MAX = 420, /* both, and "tenant/128:" and "/cancel/" */
+};
+#define TENANT_DEFAULT "default" /* who pays where nobody says otherwise */
+
 void request_id_format(const struct request_id *id, char text[REQUEST_ID_TEXT_SIZE + 1]);
 bool request_id_parse(struct str text, struct request_id *id);
 bool request_id_equal(const struct request_id *a, const struct request_id *b);
@@ -74,8 +81,10 @@ void request_id_make(struct str tenant, struct str batch_id, struct str custom_i
                      struct request_id *id);
 
 /* Key of a record in a compacted topic. state: "request/UUID" for InFlight and DoneMark alike (the
- * mark replaces the entry), "tick", "slot/N"; control: "batch/ID" and "cancel/ID". Returns the
- * key's size in bytes; batch ids longer than 256 bytes are refused before they get here. */
+ * mark replaces the entry), "tick", "slot/N"; control: "claim/UUID", and for the jobs of
+ * TENANT_DEFAULT "batch/ID" and "cancel/ID", for those of others "tenant/4:acme/batch/ID" with the
+ * size of the name before it, so that no choice of names makes two jobs share a key. Returns the
+ * key's size in bytes; longer ids and tenants are refused before they get here. */
 size_t state_key(const struct record *record, char key[STATE_KEY_SIZE_MAX]);
 
 struct str str_from(const char *text);

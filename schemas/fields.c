@@ -313,6 +313,13 @@ static const struct field cancel_batch_rows[] = {
 };
 static const struct fields cancel_batch_fields = TABLE(cancel_batch, "CancelBatch");
 
+static const struct field batch_claim_rows[] = {
+    NEED(batch_claim, FIELD_UUID, claim), NEED(batch_claim, FIELD_STR, batch_id),
+    HAVE(batch_claim, FIELD_STR, tenant), HAVE(batch_claim, FIELD_STR, file_name),
+    BYTES(batch_claim, file_hash),        HAVE(batch_claim, FIELD_I64, sent_ms),
+};
+static const struct fields batch_claim_fields = TABLE(batch_claim, "BatchClaim");
+
 const struct fields *const record_fields[RECORD_TYPE_COUNT] = {
     [RECORD_REQUEST] = &request_fields,
     [RECORD_ASSIGNMENT] = &assignment_fields,
@@ -335,4 +342,5 @@ const struct fields *const record_fields[RECORD_TYPE_COUNT] = {
     [RECORD_WORKER_MARK] = &worker_mark_fields,
     [RECORD_BATCH] = &batch_fields,
     [RECORD_CANCEL_BATCH] = &cancel_batch_fields,
+    [RECORD_BATCH_CLAIM] = &batch_claim_fields,
 };

@@ -85,15 +85,26 @@ static size_t key_of_id(const char *kind, const struct request_id *id, char *key
     return (size_t)snprintf(key, STATE_KEY_SIZE_MAX, "%s/%s", kind, text);
 }
 
-static size_t key_of_text(const char *kind, struct str text, char *key)
+/* Text may hold any byte, so nothing here ends at a zero. */
+static char *put(char *to, struct str text)
 {
-    size_t size = strlen(kind);
-
-    CHECK(size + text.size < STATE_KEY_SIZE_MAX);
-    memcpy(key, kind, size);
     if (text.size > 0)
-        memcpy(key + size, text.data, text.size);
-    return size + text.size;
+        memcpy(to, text.data, text.size);
+    return to + text.size;
+}
+
+static size_t key_of_batch(const char *kind, struct str tenant, struct str batch_id, char *key)
+{
+    char *to = key;
+
+    CHECK(tenant.size <= TENANT_SIZE_MAX);
+    CHECK(batch_id.size <= BATCH_ID_SIZE_MAX);
+    if (!str_equal(tenant, str_from(TENANT_DEFAULT))) {
+        to += snprintf(key, STATE_KEY_SIZE_MAX, "tenant/%zu:", tenant.size);
+        to = put(put(to, tenant), str_from("/"));
+    }
+    to = put(put(to, str_from(kind)), batch_id);
+    return (size_t)(to - key);
 }
 
 size_t state_key(const struct record *record, char key[STATE_KEY_SIZE_MAX])
@@ -104,15 +115,18 @@ size_t state_key(const struct record *record, char key[STATE_KEY_SIZE_MAX])
     case RECORD_DONE_MARK:
         return key_of_id("request", &record->u.done_mark.request_id, key);
     case RECORD_TICK:
-        return key_of_text("tick", (struct str){NULL, 0}, key);
+        return (size_t)snprintf(key, STATE_KEY_SIZE_MAX, "tick");
     case RECORD_WORKER_MARK:
         return (size_t)snprintf(key, STATE_KEY_SIZE_MAX, "slot/%u",
                                 record->u.worker_mark.hello.slot);
     case RECORD_BATCH:
-        return key_of_text("batch/", record->u.batch.batch_id, key);
+        return key_of_batch("batch/", record->u.batch.tenant, record->u.batch.batch_id, key);
+    case RECORD_BATCH_CLAIM:
+        return key_of_id("claim", &record->u.batch_claim.claim, key);
     default: /* no other record is kept by key */
         CHECK(record->type == RECORD_CANCEL_BATCH);
-        return key_of_text("cancel/", record->u.cancel_batch.batch_id, key);
+        return key_of_batch("cancel/", record->u.cancel_batch.tenant,
+                            record->u.cancel_batch.batch_id, key);
     }
 }
 

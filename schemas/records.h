@@ -337,6 +337,17 @@ struct cancel_batch {
     int64_t sent_ms;
 };
 
+/* Sent before the first Batch of a job: of several that begin at once, the first claim has the id.
+ */
+struct batch_claim {
+    struct request_id claim; /* random, of this submission */
+    struct str batch_id;
+    struct str tenant;
+    struct str file_name;
+    uint8_t file_hash[32]; /* zeros: standard input */
+    int64_t sent_ms;
+};
+
 enum record_type {
     RECORD_REQUEST,
     RECORD_ASSIGNMENT,
@@ -359,6 +370,7 @@ enum record_type {
     RECORD_WORKER_MARK,
     RECORD_BATCH,
     RECORD_CANCEL_BATCH,
+    RECORD_BATCH_CLAIM,
     RECORD_TYPE_COUNT
 };
 
@@ -386,6 +398,7 @@ struct record {
         struct worker_mark worker_mark;
         struct batch batch;
         struct cancel_batch cancel_batch;
+        struct batch_claim batch_claim;
     } u;
 };
 

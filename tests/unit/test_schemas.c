@@ -262,12 +262,50 @@ static void test_ids_and_keys(void **state)
     size = state_key(&record, key);
     assert_int_equal(size, 44);
     assert_memory_equal(key, "request/", 8);
-    record = (struct record){.type = RECORD_BATCH, .u.batch.batch_id = str_from("b1")};
-    size = state_key(&record, key);
-    assert_true(str_equal((struct str){key, size}, str_from("batch/b1")));
+    record = (struct record){.type = RECORD_BATCH_CLAIM, .u.batch_claim.claim = a};
+    assert_int_equal(state_key(&record, key), 42);
+    assert_memory_equal(key, "claim/", 6);
     record = (struct record){.type = RECORD_TICK};
     size = state_key(&record, key);
     assert_true(str_equal((struct str){key, size}, str_from("tick")));
+}
+
+static void assert_batch_key(const char *tenant, const char *batch_id, const char *batch_key,
+                             const char *cancel_key)
+{
+    struct record record = {
+        .type = RECORD_BATCH,
+        .u.batch = {.tenant = str_from(tenant), .batch_id = str_from(batch_id)}};
+    char key[STATE_KEY_SIZE_MAX];
+    size_t size = state_key(&record, key);
+
+    assert_true(str_equal((struct str){key, size}, str_from(batch_key)));
+    record = (struct record){
+        .type = RECORD_CANCEL_BATCH,
+        .u.cancel_batch = {.tenant = str_from(tenant), .batch_id = str_from(batch_id)}};
+    size = state_key(&record, key);
+    assert_true(str_equal((struct str){key, size}, str_from(cancel_key)));
+}
+
+/* Tenant and id are both free text: whatever they are, two jobs have two keys. */
+static void test_keys_of_batches(void **state)
+{
+    char tenant[TENANT_SIZE_MAX + 1], batch_id[BATCH_ID_SIZE_MAX + 1], key[STATE_KEY_SIZE_MAX];
+    struct record record = {.type = RECORD_CANCEL_BATCH};
+
+    (void)state;
+    assert_batch_key("default", "b1", "batch/b1", "cancel/b1");
+    assert_batch_key("acme", "b1", "tenant/4:acme/batch/b1", "tenant/4:acme/cancel/b1");
+    assert_batch_key("acme/batch", "b1", "tenant/10:acme/batch/batch/b1",
+                     "tenant/10:acme/batch/cancel/b1");
+    assert_batch_key("acme", "batch/b1", "tenant/4:acme/batch/batch/b1",
+                     "tenant/4:acme/cancel/batch/b1");
+    assert_batch_key("", "", "tenant/0:/batch/", "tenant/0:/cancel/");
+    memset(tenant, 't', TENANT_SIZE_MAX);
+    memset(batch_id, 'b', BATCH_ID_SIZE_MAX);
+    record.u.cancel_batch.tenant = (struct str){tenant, TENANT_SIZE_MAX};
+    record.u.cancel_batch.batch_id = (struct str){batch_id, BATCH_ID_SIZE_MAX};
+    assert_int_equal(state_key(&record, key), 11 + TENANT_SIZE_MAX + 8 + BATCH_ID_SIZE_MAX);
 }
 
 int main(void)
@@ -282,6 +320,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_confluent_framing, setup, teardown),
         cmocka_unit_test_setup_teardown(test_fingerprints, setup, teardown),
         cmocka_unit_test(test_ids_and_keys),
+        cmocka_unit_test(test_keys_of_batches),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

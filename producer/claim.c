@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "producer/claim.h"
+
+#include <string.h>
+
+#include "common/clock.h"
+
+bool claim_send(struct session *session, const struct batch *batch, struct request_id *claim,
+                struct batch_state *state, struct err *err)
+{
+    struct record record = {.type = RECORD_BATCH_CLAIM,
+                            .u.batch_claim = {.batch_id = batch->batch_id,
+                                              .tenant = batch->tenant,
+                                              .file_name = batch->file_name,
+                                              .sent_ms = clock_wall_ms()}};
+
+    memcpy(record.u.batch_claim.file_hash, batch->file_hash, SHA256_SIZE);
+    uuid_random(record.u.batch_claim.claim.bytes);
+    *claim = record.u.batch_claim.claim;
+    if (!session_control(session, &record, err))
+        return false;
+    batch_free(state);
+    if (!batch_find(session, batch->tenant, batch->batch_id, state, err))
+        return false;
+    if (state->record || state->claim)
+        return true;
+    return err_set(err, ERR_RETRY, "the claim of batch %.*s was not found where it was written",
+                   (int)batch->batch_id.size, batch->batch_id.data);
+}
+
+bool claim_check(const struct batch *batch, const struct request_id *claim,
+                 const struct batch_state *state, struct err *err)
+{
+    static const uint8_t unknown[SHA256_SIZE];
+    const struct batch *begun = state->record ? &state->record->u.batch : NULL;
+    const struct batch_claim *first = state->claim ? &state->claim->u.batch_claim : NULL;
+    const bool is_stdin = memcmp(batch->file_hash, unknown, SHA256_SIZE) == 0;
+    const struct str name = begun ? begun->file_name : first->file_name;
+    bool ours;
+
+    if (is_stdin && claim) /* nothing was there when we began, so nothing was interrupted */
+        ours = request_id_equal(&first->claim, claim);
+    else if (begun)
+        ours = memcmp(begun->file_hash, batch->file_hash, SHA256_SIZE) == 0 &&
+               !(is_stdin && begun->complete);
+    else
+        ours = memcmp(first->file_hash, batch->file_hash, SHA256_SIZE) == 0;
+    return ours || err_set(err, ERR_REJECT,
+                           "batch %.*s was begun from another file (%.*s): choose another --batch",
+                           batch->batch_id.size > 80 ? 80 : (int)batch->batch_id.size,
+                           batch->batch_id.data, (int)name.size, name.data);
+}

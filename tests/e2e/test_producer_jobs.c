@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Whose a job is: two tenants with one id, two programs with one id, and what came before.
+ */
+#include "tests/e2e/producer_fixture.h"
+
+/* Two `pelton submit` at once; the larger of their exit codes, output has what both say. */
+static int race(const char *one, const char *other, const char *batch)
+{
+    char command[1500], common[600];
+
+    snprintf(common, sizeof common,
+             "timeout 60 %s submit --batch %s --brokers %s --topic-prefix %s", PELTON_BINARY, batch,
+             brokers, prefix);
+    snprintf(command, sizeof command,
+             "cd %s && exec 2>&1; %s %s & %s %s; a=$?; wait $!; b=$?; exit $((a > b ? a : b))",
+             folder, common, one, common, other);
+    return shell(command);
+}
+
+static uint64_t count_of_batch(const char *tenant, const char *batch_id, const char *custom_id)
+{
+    struct requests requests;
+    uint64_t count = 0;
+
+    read_requests(TOPIC_REQUESTS_BULK, &requests);
+    for (size_t i = 0; i < requests.count; i++) {
+        const struct request *request = &requests.items[i]->u.request;
+        count += str_equal(request->tenant, str_from(tenant)) &&
+                 str_equal(request->batch_id, str_from(batch_id)) &&
+                 (!custom_id || str_equal(request->custom_id, str_from(custom_id)));
+    }
+    free_requests(&requests);
+    return count;
+}
+
+/* Two tenants, one file, one id: two jobs, each with its own requests, answers and end. */
+static void test_tenants(void **state)
+{
+    struct request request = {
+        .tenant = str_from("acme"), .batch_id = str_from("same"), .custom_id = str_from("a")};
+    struct record result, chunk = {.type = RECORD_TOKEN_CHUNK};
+    int32_t id = 0, end = 5;
+
+    (void)state;
+    assert_int_equal(pelton("topics create --slots 1 --partitions 2"), 0);
+    write_file("same.jsonl", LINE("a"));
+    assert_int_equal(pelton("submit same.jsonl --batch same --stream --tenant acme"), 0);
+    assert_int_equal(pelton("submit same.jsonl --batch same --stream"), 0);
+    assert_null(strstr(output, "submitted before"));
+    assert_int_equal(count_of_batch("acme", "same", "a"), 1);
+    assert_int_equal(count_of_batch("default", "same", "a"), 1);
+    assert_int_equal(pelton("status same"), 66);
+    assert_says("2 tenants have a batch \"same\": say whose with --tenant");
+    request_id_make(request.tenant, request.batch_id, request.custom_id, &request.request_id);
+    chunk.u.token_chunk = (struct token_chunk){.request_id = request.request_id,
+                                               .batch_id = request.batch_id,
+                                               .custom_id = request.custom_id,
+                                               .attempt = 1,
+                                               .ids = {&id, 1},
+                                               .text = str_from("acme\n"),
+                                               .text_ends = {&end, 1}};
+    put(TOPIC_TOKENS, &chunk);
+    result = result_of(&request);
+    put(TOPIC_RESULTS, &result);
+    assert_int_equal(pelton("status same --tenant acme"), 0);
+    assert_says("batch      same\ntenant     acme\nstate      completed\n");
+    assert_int_equal(pelton("status same --tenant default"), 0);
+    assert_says("tenant     default\nstate      in_progress\ntotal      1\ncompleted  0\n");
+    assert_int_equal(pelton("collect same --tenant acme -o acme.jsonl"), 0);
+    assert_int_equal(pelton("collect same --tenant default -o default.jsonl"), 75);
+    assert_int_equal(count_lines("default.jsonl", "response"), 0);
+    assert_int_equal(pelton("cancel same --tenant default"), 0);
+    assert_says("cancelling");
+    assert_int_equal(pelton("status same --tenant acme"), 0);
+    assert_says("state      completed");
+    request.tenant = str_from("default");
+    request_id_make(request.tenant, request.batch_id, request.custom_id, &request.request_id);
+    result = result_of(&request);
+    put(TOPIC_RESULTS, &result);
+    assert_int_equal(pelton("tail same --tenant default"), 0);
+    assert_null(strstr(output, "acme"));
+    assert_int_equal(pelton("status --tenant acme"), 0);
+    assert_says("  same  acme  same.jsonl");
+    assert_null(strstr(output, "default"));
+}
+
+/* Two programs that begin one job at once from different files: one sends, the other is told so
+ * before it sends. From one file both may. */
+static void test_simultaneous(void **state)
+{
+    (void)state;
+    write_file("left.jsonl", LINE("left"));
+    write_file("right.jsonl", LINE("right"));
+    for (int round = 0; round < 5; round++) {
+        char batch[20];
+        uint64_t left, right;
+        snprintf(batch, sizeof batch, "race-%d", round);
+        assert_int_equal(race("left.jsonl", "right.jsonl", batch), 65);
+        assert_says("was begun from another file (");
+        assert_says("1 requests sent");
+        left = count_of_batch("default", batch, "left");
+        right = count_of_batch("default", batch, "right");
+        assert_int_equal(left + right, 1);
+    }
+    assert_int_equal(race("left.jsonl", "left.jsonl", "both"), 0);
+    assert_int_equal(race("- <left.jsonl", "- <right.jsonl", "pipes"), 65);
+    assert_int_equal(count_of_batch("default", "pipes", NULL), 1);
+}
+
+/* A job that another program has begun and not finished is not joined with another file. */
+static void test_unfinished(void **state)
+{
+    struct record batch = {.type = RECORD_BATCH,
+                           .u.batch = {.batch_id = str_from("open"),
+                                       .tenant = str_from("default"),
+                                       .file_name = str_from("theirs.jsonl"),
+                                       .file_hash = {1}}};
+
+    (void)state;
+    put(TOPIC_CONTROL, &batch);
+    assert_int_equal(pelton("submit left.jsonl --batch open"), 65);
+    assert_says("batch open was begun from another file (theirs.jsonl)");
+    assert_int_equal(pelton("submit - --batch open <left.jsonl"), 65);
+    assert_int_equal(count_of_batch("default", "open", NULL), 0);
+    /* Standard input that was interrupted goes on from standard input. */
+    batch.u.batch.batch_id = str_from("stdin");
+    batch.u.batch.file_hash[0] = 0;
+    put(TOPIC_CONTROL, &batch);
+    assert_int_equal(pelton("submit left.jsonl --batch stdin"), 65);
+    assert_int_equal(pelton("submit - --batch stdin <left.jsonl"), 0);
+    assert_int_equal(pelton("submit - --batch stdin <left.jsonl"), 65);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tenants),
+        cmocka_unit_test(test_simultaneous),
+        cmocka_unit_test(test_unfinished),
+    };
+
+    return has_broker() ? cmocka_run_group_tests(tests, setup, teardown) : 77;
+}
