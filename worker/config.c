@@ -96,6 +96,20 @@ static const struct config_key keys[] = {
      KEY(overlap),
      .default_value = "false",
      .help = "Cut steps into micro-batches that hide each other's communication."},
+    {.name = "prefix_cache",
+     .type = CONFIG_BOOL,
+     KEY(prefix_cache),
+     .default_value = "true",
+     .help =
+         "Keep the KV cache of what was computed while there is room; requests that begin alike "
+         "begin there."},
+    {.name = "prefix_cache_shared",
+     .type = CONFIG_BOOL,
+     KEY(prefix_cache_shared),
+     .default_value = "false",
+     .help =
+         "Also between tenants. One could then learn by time and usage whether another has sent "
+         "the same beginning."},
     {.name = "hardware",
      .type = CONFIG_STRING,
      KEY(hardware),

@@ -25,6 +25,8 @@ struct worker_config {
     int64_t chunk_tokens;
     int64_t step_time_us;
     bool overlap;
+    bool prefix_cache;
+    bool prefix_cache_shared;
     const char *hardware; /* "": cpu-<threads> */
     int64_t lease_us;
     int64_t keep_us;

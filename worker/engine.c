@@ -113,6 +113,7 @@ static bool open_parts(struct engine *engine, const struct engine_config *config
                           (struct sequences_shape){.count = config->max_seqs + config->max_waiting,
                                                    .context_max = engine->context_max,
                                                    .pages = pages,
+                                                   .prefix_cache = config->prefix_cache,
                                                    .profile_cells = cells},
                           err) &&
            step_plan_open(&engine->plan, limits, err) &&
@@ -164,7 +165,7 @@ void engine_info(const struct engine *engine, struct engine_info *info)
         .vocab_size = c->vocab_size,
         .max_context = engine->context_max,
         .max_seqs = engine->seqs_max,
-        .kv_tokens = (uint64_t)engine->sequences.pages.count * KV_PAGE_TOKENS,
+        .kv_tokens = (uint64_t)engine->sequences.cache.pages.count * KV_PAGE_TOKENS,
         .expert_layers = engine->load.layers,
         .experts = c->experts,
         .profile_count = expert_profile_cells(&engine->profile),
@@ -218,7 +219,9 @@ bool engine_submit(struct engine *engine, const struct engine_request *request, 
     *sequence = (struct sequence){
         .tag = request->tag,
         .tokens = sequence->tokens,
-        .pages = sequence->pages,
+        .chain = {.tokens = sequence->tokens,
+                  .pages = sequence->chain.pages,
+                  .salt = request->salt},
         .expert_counts = sequence->expert_counts,
         .sampling = request->sampling,
         .ignore_eos = request->ignore_eos,
@@ -245,6 +248,7 @@ bool engine_remove(struct engine *engine, uint64_t tag, struct engine_usage *usa
         return false;
     *usage = (struct engine_usage){
         .prompt_tokens = sequence->prompt_count,
+        .cached_tokens = sequence->cached,
         .output_tokens = sequence->known - sequence->prompt_count,
         .prefill_us = (int64_t)(sequence->prefill_us + 0.5),
         .decode_us = (int64_t)(sequence->decode_us + 0.5),
@@ -384,7 +388,7 @@ bool engine_step(struct engine *engine, struct engine_token *tokens, size_t *cou
         return false;
 
     for (uint32_t i = 0; i < plan->n_seqs; i++)
-        plan->seqs[i]->fed += plan->seqs[i]->rows;
+        sequences_feed(&engine->sequences, plan->seqs[i]);
     for (uint32_t i = 0; i < plan->n_logits; i++)
         tokens[i] = say(engine, plan->sampled[i], engine_logits(engine, i));
     account(engine, start_us, clock_mono_us());
@@ -404,16 +408,21 @@ const float *engine_logits(const struct engine *engine, size_t i)
 
 void engine_stats(const struct engine *engine, struct engine_stats *stats)
 {
-    const struct kv_pages *pages = &engine->sequences.pages;
+    const struct prefix_cache *cache = &engine->sequences.cache;
+    const uint32_t held = cache->pages.count - prefix_cache_available(cache);
 
     *stats = (struct engine_stats){
         .running = engine->sequences.running_count,
         .waiting = engine->sequences.waiting_count,
-        .kv_tokens_used = (uint64_t)(pages->count - pages->free_count) * KV_PAGE_TOKENS,
+        .kv_tokens_used = (uint64_t)held * KV_PAGE_TOKENS,
         .steps = engine->steps,
         .prefill_tokens = engine->prefill_tokens,
         .decode_tokens = engine->decode_tokens,
         .preemptions = engine->preemptions,
+        .prefix_lookup_tokens = cache->lookup_tokens,
+        .prefix_hit_tokens = cache->hit_tokens,
+        .prefix_evictions = cache->evictions,
+        .prefix_pages = cache->listed_count,
         .busy_us = engine->busy_us,
         .step_us = engine->step_us,
         .load = engine_has_work(engine) ? expert_load_largest(&engine->load) : 0,

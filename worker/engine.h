@@ -5,10 +5,11 @@
  * A sequence is a prompt and how to sample after it. The engine admits waiting
  * sequences while rows and KV pages last, cuts prompts into chunks, runs one
  * ragged batch per step (decode rows and prefill chunks alike) and samples
- * where a sequence's last known token was fed. When KV pages run out it
- * preempts the youngest sequence and recomputes it later. None of this changes
- * an answer: numerics are batch-invariant and the sampler's randomness depends
- * on seed and position alone.
+ * where a sequence's last known token was fed. KV pages of running and finished
+ * sequences serve those that begin alike (worker/prefix_cache.h). When pages run
+ * out it preempts the youngest sequence and recomputes it later, as far as its
+ * pages were reused. None of this changes an answer: numerics are batch-invariant and the sampler's
+ * randomness depends on seed and position alone.
  *
  * It knows ids, not text: stop strings and detokenising are the caller's, who
  * looks at the tokens of a step and may finish a sequence before the next one.
@@ -26,8 +27,9 @@
 #include <stdint.h>
 
 #include "common/err.h"
-#include "worker/expert_load.h" /* struct expert_layer_sums */
-#include "worker/sampler.h"     /* struct sampling */
+#include "worker/expert_load.h"  /* struct expert_layer_sums */
+#include "worker/prefix_cache.h" /* struct prefix_salt */
+#include "worker/sampler.h"      /* struct sampling */
 
 enum engine_numerics { ENGINE_F32, ENGINE_BF16 };
 
@@ -41,6 +43,8 @@ struct engine_config {
     uint32_t max_context;    /* tokens of a sequence; 0: what the model allows */
     uint32_t chunk_tokens;   /* prefill tokens of one step, at most; 0: default 512 */
     uint32_t step_us_target; /* what load 1 means (worker/expert_load.h); 0: 50 ms */
+    bool prefix_cache;       /* sequences begin with the KV pages that others left behind
+                              * (worker/prefix_cache.h); changes no answer */
     bool overlap;   /* cut steps into micro-batches that hide each other's communication; costs a
                      * little on one rank, changes no answer (worker/pipeline.h) */
     size_t kv_size; /* bytes of KV cache; 0: enough for max_seqs sequences of max_context, at most
@@ -73,6 +77,7 @@ struct engine_request {
     uint32_t prefix_count; /* less than max_tokens */
     uint32_t max_tokens; /* answer ids, prefix included; prompt_count + max_tokens <= max_context */
     bool ignore_eos;
+    struct prefix_salt salt; /* it shares KV pages with requests of the same salt only */
     struct sampling sampling;
 };
 
@@ -93,7 +98,8 @@ struct engine_token {
 
 struct engine_usage {
     uint32_t prompt_tokens; /* all of the prompt */
-    uint32_t cached_tokens; /* of them, taken from the prefix cache */
+    uint32_t cached_tokens; /* of them, taken from the prefix cache when it began; what it left
+                             * there itself before it was preempted does not count */
     uint32_t output_tokens;
     int64_t prefill_us; /* its share of step time: by rows it had in each step */
     int64_t decode_us;
@@ -104,14 +110,19 @@ struct engine_usage {
 struct engine_stats {
     uint32_t running;
     uint32_t waiting;
-    uint64_t kv_tokens_used;
+    uint64_t kv_tokens_used; /* in pages that running sequences hold, shared ones counted once;
+                              * what only the prefix cache holds is free for whoever comes */
     int64_t steps;
     int64_t prefill_tokens;
     int64_t decode_tokens;
     int64_t preemptions;
-    int64_t busy_us; /* inside steps */
-    double step_us;  /* EWMA */
-    double load;     /* largest of layer_load */
+    int64_t prefix_lookup_tokens; /* known to sequences when they were admitted, each time */
+    int64_t prefix_hit_tokens;    /* of them, not computed: the prefix cache had them */
+    int64_t prefix_evictions;     /* cached pages that were reused for other tokens */
+    uint32_t prefix_pages;        /* in the cache now, used or not */
+    int64_t busy_us;              /* inside steps */
+    double step_us;               /* EWMA */
+    double load;                  /* largest of layer_load */
     const float
         *layer_load; /* (expert_layers): EWMA of the busiest expert's tokens in a step over
                       * what it can do within the target step time; valid until the next call */
@@ -138,7 +149,8 @@ bool engine_submit(struct engine *engine, const struct engine_request *request, 
 bool engine_remove(struct engine *engine, uint64_t tag, struct engine_usage *usage);
 
 /* Which experts the sequence's tokens chose so far, prompt and answer: (profile_count) by counted
- * layer and expert (worker/expert_profile.h). False: no such tag, or none of it has run yet. */
+ * layer and expert (worker/expert_profile.h). Only tokens that ran for it count: not those whose KV
+ * the prefix cache had. False: no such tag, or none of it has run yet. */
 bool engine_profile(const struct engine *engine, uint64_t tag, int32_t *profile);
 
 /* Sequences allowed in one step from now on, clamped to 1..max_seqs. Running ones stay. */

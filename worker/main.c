@@ -36,6 +36,7 @@ static bool open_engine(struct engine **engine, const struct worker_config *conf
         .max_context = (uint32_t)config->max_context,
         .chunk_tokens = (uint32_t)config->chunk_tokens,
         .step_us_target = (uint32_t)config->step_time_us,
+        .prefix_cache = config->prefix_cache,
         .overlap = config->overlap,
         .kv_size = (size_t)config->kv_size,
     };
@@ -56,6 +57,7 @@ static bool open_runner(struct runner **runner, const struct worker_config *conf
         .stream_us = config->stream_us,
         .progress_tokens = (uint32_t)config->progress_tokens,
         .progress_us = config->progress_us,
+        .prefix_shared = config->prefix_cache_shared,
     };
 
     return runner_open(runner, &options, err);

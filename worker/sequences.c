@@ -13,7 +13,7 @@ bool sequences_open(struct sequences *sequences, struct sequences_shape shape, s
     const size_t pages_max = kv_pages_needed(context_max);
 
     *sequences = (struct sequences){.pool_count = count};
-    if (!kv_pages_open(&sequences->pages, shape.pages, err))
+    if (!prefix_cache_open(&sequences->cache, shape.pages, shape.prefix_cache, err))
         return false;
     sequences->pool = calloc(count, sizeof *sequences->pool);
     sequences->running = calloc(count, sizeof(struct sequence *));
@@ -30,7 +30,8 @@ bool sequences_open(struct sequences *sequences, struct sequences_shape shape, s
     }
     for (uint32_t i = 0; i < count; i++) {
         sequences->pool[i].tokens = sequences->tokens + (size_t)i * context_max;
-        sequences->pool[i].pages = sequences->page_lists + i * pages_max;
+        sequences->pool[i].chain.tokens = sequences->pool[i].tokens;
+        sequences->pool[i].chain.pages = sequences->page_lists + i * pages_max;
         sequences->pool[i].expert_counts =
             sequences->expert_counts + (size_t)i * shape.profile_cells;
     }
@@ -39,7 +40,7 @@ bool sequences_open(struct sequences *sequences, struct sequences_shape shape, s
 
 void sequences_close(struct sequences *sequences)
 {
-    kv_pages_close(&sequences->pages);
+    prefix_cache_close(&sequences->cache);
     free(sequences->pool);
     free(sequences->running);
     free(sequences->waiting);
@@ -95,8 +96,7 @@ void sequences_move(struct sequences *s, struct sequence *sequence, enum sequenc
         list_remove(s->waiting, &s->waiting_count, sequence);
     if (sequence->state == SEQUENCE_RUNNING) {
         list_remove(s->running, &s->running_count, sequence);
-        kv_pages_give(&s->pages, sequence->pages, sequence->page_count);
-        sequence->page_count = 0;
+        prefix_cache_release(&s->cache, &sequence->chain);
         sequence->fed = 0;
         sequence->rows = 0;
     }
@@ -112,4 +112,10 @@ void sequences_move(struct sequences *s, struct sequence *sequence, enum sequenc
     case SEQUENCE_FREE:
         break;
     }
+}
+
+void sequences_feed(struct sequences *sequences, struct sequence *sequence)
+{
+    sequence->fed += sequence->rows;
+    prefix_cache_filled(&sequences->cache, &sequence->chain, sequence->fed);
 }

@@ -65,12 +65,12 @@ static uint32_t min_u32(uint32_t a, uint32_t b)
 }
 
 /* Pages for the sequence's rows of this step, taken from younger ones if need be; false when it
- * had to give its own back. */
+ * had to let its own go. */
 static bool claim_pages(struct sequences *s, struct sequence *sequence, uint32_t *preempted)
 {
     const uint32_t want = kv_pages_needed(sequence->fed + sequence->rows);
 
-    while (!kv_pages_take(&s->pages, sequence->pages, sequence->page_count, want)) {
+    while (!prefix_cache_extend(&s->cache, &sequence->chain, want, sequence->known)) {
         struct sequence *youngest = s->running[s->running_count - 1];
 
         sequences_move(s, youngest, SEQUENCE_WAITING);
@@ -78,8 +78,6 @@ static bool claim_pages(struct sequences *s, struct sequence *sequence, uint32_t
         if (youngest == sequence)
             return false;
     }
-    if (want > sequence->page_count)
-        sequence->page_count = want;
     return true;
 }
 
@@ -107,16 +105,45 @@ static uint32_t pages_promised(const struct sequences *s)
         const struct sequence *sequence = s->running[i];
         uint32_t needed = kv_pages_needed(sequence->known + 1);
 
-        promised += needed > sequence->page_count ? needed - sequence->page_count : 0;
+        promised += needed > sequence->chain.count ? needed - sequence->chain.count : 0;
     }
     return promised;
 }
 
-/* A sequence that stands alone always fits: its context is at most the cache. */
-static bool may_admit(const struct sequences *s, const struct sequence *next)
+/* Is there room beside the running ones for a sequence that begins with the pages just found? One
+ * that stands alone always fits: its context is at most the cache. */
+static bool has_room(const struct sequences *s, const struct sequence *next)
 {
-    return s->running_count == 0 ||
-           s->pages.free_count >= pages_promised(s) + kv_pages_needed(next->known + 1);
+    const uint32_t held = next->chain.found - prefix_cache_found_idle(&s->cache, &next->chain);
+
+    return s->running_count == 0 || prefix_cache_available(&s->cache) + held >=
+                                        pages_promised(s) + kv_pages_needed(next->known + 1);
+}
+
+/* Waiting sequences in their order, as long as there are rows, places and pages. One that waits for
+ * a page of another keeps its place in the batch: who passes it takes nothing from it. */
+static void admit(struct sequences *s, uint32_t batch, uint32_t budget)
+{
+    uint32_t preempted = 0;
+    uint32_t passed = 0;
+
+    while (budget > 0 && passed < s->waiting_count && s->running_count + passed < batch) {
+        struct sequence *next = s->waiting[passed];
+
+        if (prefix_cache_search(&s->cache, &next->chain, (next->known - 1) / KV_PAGE_TOKENS)) {
+            passed++;
+            continue;
+        }
+        if (!has_room(s, next))
+            break;
+        sequences_move(s, next, SEQUENCE_RUNNING);
+        prefix_cache_attach(&s->cache, &next->chain, next->known);
+        next->fed = next->chain.count * KV_PAGE_TOKENS;
+        if (next->first_step_us == 0)
+            next->cached = min_u32(next->fed, next->prompt_count);
+        CHECK(claim_rows(s, next, &budget, &preempted));
+    }
+    CHECK(preempted == 0);
 }
 
 static void add_rows(struct step_plan *plan, struct sequence *sequence)
@@ -181,10 +208,10 @@ static void build(struct step_plan *plan, const struct sequences *s, uint32_t mi
     for (uint32_t i = 0; i < count; i++)
         add_rows(plan, plan->claimed[plan->order[i]]);
     for (uint32_t i = 0; i < plan->n_seqs; i++)
-        stride = plan->seqs[i]->page_count > stride ? plan->seqs[i]->page_count : stride;
+        stride = plan->seqs[i]->chain.count > stride ? plan->seqs[i]->chain.count : stride;
     for (uint32_t i = 0; i < plan->n_seqs; i++)
-        memcpy(plan->pages + i * (size_t)stride, plan->seqs[i]->pages,
-               plan->seqs[i]->page_count * sizeof *plan->pages);
+        memcpy(plan->pages + i * (size_t)stride, plan->seqs[i]->chain.pages,
+               plan->seqs[i]->chain.count * sizeof *plan->pages);
     plan->pages_stride = stride;
 }
 
@@ -197,14 +224,8 @@ uint32_t step_plan_make(struct step_plan *plan, struct sequences *sequences,
     for (uint32_t i = 0; i < sequences->running_count; i++)
         if (!claim_rows(sequences, sequences->running[i], &budget, &preempted))
             break; /* it was the last */
-
-    while (preempted == 0 && budget > 0 && sequences->waiting_count > 0 &&
-           sequences->running_count < sizes.batch && may_admit(sequences, sequences->waiting[0])) {
-        struct sequence *next = sequences->waiting[0];
-
-        sequences_move(sequences, next, SEQUENCE_RUNNING);
-        claim_rows(sequences, next, &budget, &preempted);
-    }
+    if (preempted == 0)
+        admit(sequences, sizes.batch, budget);
     build(plan, sequences, sizes.micro_batch);
     return preempted;
 }

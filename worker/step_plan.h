@@ -5,8 +5,13 @@
  * Every running sequence gets its decode row; sequences that still have several
  * known tokens to feed (a new prompt, or one that is recomputed) share a budget
  * of chunk_tokens, oldest first, and what is left of it admits waiting ones.
- * When pages run out the youngest running sequence gives its own back and waits
- * again, so the oldest always goes on and every sequence ends some day.
+ * Those begin behind the pages that the prefix cache has of them; at least the
+ * last known token is fed again, since its logits are needed. A waiting sequence
+ * whose next page is just being computed by another one is passed over until it
+ * is there: a burst of requests with one beginning computes it once.
+ * When pages run out, idle ones of the prefix cache are reused first, then the
+ * youngest running sequence gives its own back and waits again, so the oldest
+ * always goes on and every sequence ends some day.
  *
  * Where steps overlap, the sequences stand micro-batch by micro-batch
  * (worker/micro_batch.h).

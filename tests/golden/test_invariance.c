@@ -3,8 +3,9 @@
  * An answer does not depend on how it was computed: every prompt alone, among
  * 64, in chunks of 1, 7 or 512 tokens, preempted and recomputed, resumed from a
  * prefix, with 1 to 3 threads, with a batch size that changes on the way, in
- * one micro-batch or in two overlapping ones. Ids and every bit of the logits
- * are compared, in both numeric modes, on the back end named by the argument.
+ * one micro-batch or in two overlapping ones, and behind pages of the prefix
+ * cache, cold, warm and evicted. Ids and every bit of the logits are compared,
+ * in both numeric modes, on the back end named by the argument.
  */
 #include <jansson.h>
 #include <setjmp.h>
@@ -44,14 +45,20 @@ struct variant {
     uint32_t chunk;
     uint32_t threads;
     uint32_t kv_pages; /* 0: enough */
+    uint32_t passes;   /* over all prompts; the second finds what the first one left */
     uint32_t prefix;   /* answer tokens given */
     bool overlap;
     uint32_t micro_batch_size;
     bool batch_size_changes;
-    bool preempts; /* it must have happened */
+    bool prefix_cache;
+    /* These must have happened. */
+    bool preempts;
+    bool hits;
+    bool evicts;
 };
 
-/* The 16 golden prompts, then the same with their first tokens cut off, so that all differ. */
+/* The 16 golden prompts, then the same with some of their first or last tokens cut off: all differ,
+ * half of them begin like others. */
 static void read_prompts(uint32_t length_max)
 {
     static char text[1 << 20];
@@ -68,8 +75,10 @@ static void read_prompts(uint32_t length_max)
         for (uint32_t k = 0; k < PROMPTS / 16; k++) {
             struct prompt *prompt = &prompts[k * 16 + i];
 
-            for (size_t j = 2 * k; j < json_array_size(ids) && prompt->count < length_max; j++)
+            for (size_t j = k % 2 ? 2 * k : 0;
+                 j < json_array_size(ids) && prompt->count < length_max; j++)
                 prompt->ids[prompt->count++] = (int32_t)json_integer_value(json_array_get(ids, j));
+            prompt->count -= k % 2 ? 0 : 2 * k;
         }
         json_decref(line);
     }
@@ -133,9 +142,12 @@ static void run_until_idle(struct engine *engine, const struct variant *variant)
             answer->logits[answer->count++] =
                 hash(engine_logits(engine, i), info.vocab_size * sizeof(float));
         }
-        for (size_t i = 0; i < count; i++)
-            if (tokens[i].finish != ENGINE_RUNNING)
-                assert_true(engine_remove(engine, tokens[i].tag, &usage));
+        for (size_t i = 0; i < count; i++) {
+            if (tokens[i].finish == ENGINE_RUNNING)
+                continue;
+            assert_true(engine_remove(engine, tokens[i].tag, &usage));
+            assert_true(usage.cached_tokens <= usage.prompt_tokens);
+        }
     }
 }
 
@@ -150,6 +162,7 @@ static void run(enum engine_numerics numerics, const struct variant *variant)
                                          .max_seqs = PROMPTS,
                                          .max_context = PROMPT_MAX + ANSWER,
                                          .chunk_tokens = variant->chunk,
+                                         .prefix_cache = variant->prefix_cache,
                                          .overlap = variant->overlap,
                                          .kv_size = variant->kv_pages * page_size};
     struct engine *engine;
@@ -159,14 +172,17 @@ static void run(enum engine_numerics numerics, const struct variant *variant)
     if (!engine_open(&engine, &config, &err))
         fail_msg("%s", err.message);
     engine_micro_batch_size(engine, variant->micro_batch_size);
-    for (uint32_t i = 0; i < prompt_count; i += variant->together) {
-        for (uint32_t j = i; j < i + variant->together && j < prompt_count; j++)
-            submit(engine, j, variant);
-        run_until_idle(engine, variant);
-    }
+    for (uint32_t pass = 0; pass == 0 || pass < variant->passes; pass++)
+        for (uint32_t i = 0; i < prompt_count; i += variant->together) {
+            for (uint32_t j = i; j < i + variant->together && j < prompt_count; j++)
+                submit(engine, j, variant);
+            run_until_idle(engine, variant);
+        }
     engine_stats(engine, &stats);
     assert_int_equal(stats.kv_tokens_used, 0);
     assert_true(!variant->preempts || stats.preemptions > 0);
+    assert_true(!variant->hits || stats.prefix_hit_tokens > 0);
+    assert_true(!variant->evicts || stats.prefix_evictions > 0);
     engine_close(engine);
 }
 
@@ -182,6 +198,26 @@ static void check_variants(enum engine_numerics numerics)
         {.together = PROMPTS, .chunk = 512, .threads = 2, .overlap = true},
         {.together = PROMPTS, .chunk = 64, .threads = 2, .overlap = true, .micro_batch_size = 3},
         {.together = PROMPTS, .chunk = 64, .threads = 1, .batch_size_changes = true},
+        {.together = PROMPTS, .chunk = 512, .prefix_cache = true},
+        {.together = 1, .chunk = 512, .prefix_cache = true, .passes = 2, .hits = true},
+        {.together = PROMPTS, .chunk = 7, .prefix_cache = true, .passes = 2, .hits = true},
+        {.together = PROMPTS,
+         .chunk = 64,
+         .overlap = true,
+         .micro_batch_size = 3,
+         .prefix = 3,
+         .prefix_cache = true,
+         .passes = 2,
+         .hits = true},
+        {.together = PROMPTS,
+         .chunk = 64,
+         .kv_pages = 14,
+         .prefix_cache = true,
+         .passes = 2,
+         .batch_size_changes = true,
+         .preempts = true,
+         .hits = true,
+         .evicts = true},
     };
 
     memset(expected, 0, sizeof expected);

@@ -61,8 +61,7 @@ static void test_queues(void **state)
     sequences_move(&s, a, SEQUENCE_RUNNING);
     sequences_move(&s, b, SEQUENCE_RUNNING);
     assert_ptr_equal(s.running[1], b);
-    assert_true(kv_pages_take(&s.pages, b->pages, 0, 3));
-    b->page_count = 3;
+    assert_true(prefix_cache_extend(&s.cache, &b->chain, 3, 40));
     b->fed = 40;
 
     sequences_move(&s, b, SEQUENCE_WAITING); /* preempted: before c */
@@ -71,7 +70,7 @@ static void test_queues(void **state)
     assert_ptr_equal(s.waiting[0], b);
     assert_ptr_equal(s.waiting[1], c);
     assert_int_equal(b->fed, 0);
-    assert_int_equal(s.pages.free_count, 8);
+    assert_int_equal(prefix_cache_available(&s.cache), 8);
 
     sequences_move(&s, c, SEQUENCE_FREE); /* cancelled while it waits */
     assert_int_equal(s.waiting_count, 1);

@@ -53,7 +53,7 @@ static struct sequence *add(uint64_t tag, uint32_t known)
 static void finish_step(void)
 {
     for (uint32_t i = 0; i < plan.n_seqs; i++)
-        plan.seqs[i]->fed += plan.seqs[i]->rows;
+        sequences_feed(&sequences, plan.seqs[i]);
     for (uint32_t i = 0; i < plan.n_logits; i++) {
         plan.sampled[i]->tokens[plan.sampled[i]->known++] = 9999;
         plan.sampled[i]->sampled++;
@@ -167,11 +167,11 @@ static void test_preempts_the_youngest(void **state)
     assert_int_equal(b->state, SEQUENCE_WAITING);
     assert_int_equal(b->fed, 0);
     assert_int_equal(b->known, 17);
-    assert_int_equal(b->page_count, 0);
+    assert_int_equal(b->chain.count, 0);
     assert_int_equal(plan.n_seqs, 1);
 
     sequences_move(&sequences, a, SEQUENCE_FINISHED);
-    assert_int_equal(sequences.pages.free_count, 3);
+    assert_int_equal(prefix_cache_available(&sequences.cache), 3);
     assert_int_equal(step_plan_make(&plan, &sequences, (struct step_sizes){.batch = 4}), 0);
     assert_int_equal(plan.n_rows, 17); /* all it knows, once more */
     assert_int_equal(plan.n_decode_rows, 0);
@@ -190,9 +190,9 @@ static void test_page_tables(void **state)
     step_plan_make(&plan, &sequences, (struct step_sizes){.batch = 4});
     batch = step_plan_batch(&plan, &pipeline_sequential);
     assert_int_equal(batch.pages_stride, 3);
-    assert_int_equal(batch.pages[0], sequences.running[0]->pages[0]);
+    assert_int_equal(batch.pages[0], sequences.running[0]->chain.pages[0]);
     for (uint32_t i = 0; i < 3; i++)
-        assert_int_equal(batch.pages[3 + i], sequences.running[1]->pages[i]);
+        assert_int_equal(batch.pages[3 + i], sequences.running[1]->chain.pages[i]);
     close_books();
 }
 

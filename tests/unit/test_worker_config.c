@@ -45,6 +45,8 @@ static void the_shipped_file_holds_the_defaults(void **state)
     assert_int_equal(values.stream_us, 100000);
     assert_int_equal(values.chunk_tokens, defaults.chunk_tokens);
     assert_int_equal(values.numerics, ENGINE_F32);
+    assert_true(values.prefix_cache && defaults.prefix_cache);
+    assert_false(values.prefix_cache_shared || defaults.prefix_cache_shared);
 }
 
 static void bad_values_are_one_line(void **state)

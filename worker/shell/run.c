@@ -2,6 +2,7 @@
 #include "worker/shell/run.h"
 
 #include "common/check.h"
+#include "common/ids.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -59,6 +60,17 @@ void run_mark(struct run *run, const struct report *report)
     run->chunked += (uint32_t)report->chunk.count;
     run->profiled = run->profiled || report->profile.count > 0;
     run->unreported_us = 0;
+}
+
+struct prefix_salt run_salt(const struct run *run)
+{
+    const struct str tenant = task_assignment(run->task)->request.tenant;
+    uint8_t digest[SHA256_SIZE];
+    struct prefix_salt salt;
+
+    sha256(tenant.data, tenant.size, digest);
+    memcpy(&salt, digest, sizeof salt);
+    return salt;
 }
 
 struct token_usage run_usage(const struct run *run, const struct engine_usage *used)

@@ -26,6 +26,9 @@ struct report *run_report(struct run *run, enum report_type type, struct i32_arr
 /* What the report holds is not reported again. */
 void run_mark(struct run *run, const struct report *report);
 
+/* Requests of one tenant may share KV pages: 128 bits of its hash. */
+struct prefix_salt run_salt(const struct run *run);
+
 struct token_usage run_usage(const struct run *run, const struct engine_usage *used);
 
 #endif

@@ -194,6 +194,7 @@ static void feed(struct runner *runner)
             .prefix_count = (uint32_t)prefix.count,
             .max_tokens = prompt->max_tokens,
             .ignore_eos = prompt->ignore_eos,
+            .salt = runner->options.prefix_shared ? (struct prefix_salt){{0}} : run_salt(run),
             .sampling = prompt->sampling,
         };
         if (engine_submit(runner->options.engine, &request, &err)) {

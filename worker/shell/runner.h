@@ -25,6 +25,7 @@ struct runner_options {
     int64_t stream_us;        /* or after this time */
     uint32_t progress_tokens; /* the same for answers that nobody streams */
     int64_t progress_us;
+    bool prefix_shared; /* tenants may share KV pages (engine_request.salt) */
 };
 
 /* The engine's numbers after its last step. */
