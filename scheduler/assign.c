@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Workers are filled evenly: each request goes to the one that is least filled with requests, KV
- * cache and prefill (scheduler/balance.h). Which of the waiting ones it gets follows from the
- * experts that those at the worker use (scheduler/compose.c), within a bound on overtaking.
+ * Workers are filled evenly: the one that is least filled with requests, KV cache and prefill
+ * (scheduler/balance.h) is next. Which of the waiting ones it gets follows from the experts that
+ * those at the worker use (scheduler/compose.c), within a bound on overtaking. If another worker
+ * has the beginning of that one in its cache (scheduler/holders.h), and room, it may be the cheaper
+ * one: so what goes next is settled first, where it goes then. The order of classes, tenants and
+ * lengths is the same with and without caches.
  * Requests that came back from a worker go first, then interactive ones, then bulk.
  */
 #include "scheduler/balance.h"
@@ -13,6 +16,9 @@ enum {
     ASSIGNMENTS_PER_TICK = 1024,
     ASSIGNED_SIZE_MAX = 64 * 1024 * 1024, /* bytes of bodies a tick; a commit stays under 1 s */
 };
+
+/* heap_at of a run that gets nothing more in this tick. */
+static const uint32_t not_open = UINT32_MAX;
 
 /* Sequences that may be at the worker: its batch and what hides the time of a tick. */
 static uint32_t room_of(const struct scheduler *scheduler, const struct run *run)
@@ -93,9 +99,11 @@ static struct run *emptier(struct run *a, struct run *b)
     return b->fill < a->fill ? b : a;
 }
 
+/* affinity_look() was at the job. */
 static void assign(struct scheduler *scheduler, struct job *job, struct run *run)
 {
-    job_assign(scheduler, job, run);
+    job_assign(scheduler, job, run, affinity_cached(scheduler, run));
+    affinity_assigned(scheduler, job, run);
     compose_assigned(run, job->attempt->profile);
     weigh(scheduler, run);
 }
@@ -165,6 +173,7 @@ static void assign_returned(struct scheduler *scheduler, uint32_t *limit)
             struct run *run = job_runs_alone(scheduler, job) ? find_for_alone(scheduler, job)
                                                              : find_for_returned(scheduler, job);
             if (run) {
+                affinity_look(scheduler, job);
                 assign(scheduler, job, run);
                 (*limit)--;
             }
@@ -200,6 +209,50 @@ static struct job *next_for(struct scheduler *scheduler, struct run *run)
     return NULL;
 }
 
+static double cost_at(const struct scheduler *scheduler, const struct run *run,
+                      const struct job *job)
+{
+    uint64_t all = balance_prefill_work(job_body(job).size / 4);
+    uint64_t fresh = all - balance_prefill_work(affinity_cached(scheduler, run));
+
+    return balance_cost((double)fresh, scheduler->affinity.prompt_mean, run->fill,
+                        scheduler->config.prefix_affinity_weight);
+}
+
+/* May it get the job as well as the least filled run may? */
+static bool may_take(const struct scheduler *scheduler, const struct run *run,
+                     const struct job *job)
+{
+    return run->heap_at != not_open && run_serves(run, job->model, scheduler->model_any) &&
+           run->jobs.count < room_of(scheduler, run) && long_share_allows(scheduler, run, job) &&
+           kv_allows(scheduler, run, job);
+}
+
+/* Of the run and those that are likely to hold the job's beginning, the cheapest for it. */
+static struct run *cheapest(struct scheduler *scheduler, struct run *run, const struct job *job)
+{
+    const struct affinity *affinity = &scheduler->affinity;
+    struct run *best = run;
+    double best_cost;
+
+    affinity_look(scheduler, job);
+    if (affinity->found_count == 0)
+        return run;
+    best_cost = cost_at(scheduler, run, job);
+    for (uint32_t i = 0; i < affinity->found_count; i++) {
+        struct run *other = slot_current(&scheduler->slots[affinity->found[i].slot]);
+        if (!other || other == run || !may_take(scheduler, other, job))
+            continue;
+        double cost = cost_at(scheduler, other, job);
+        if (cost < best_cost) {
+            best = other;
+            best_cost = cost;
+        }
+    }
+    scheduler->affinity.totals.affinity_assignments += best != run;
+    return best;
+}
+
 /* A heap by fill, least filled first, then by slot. */
 static bool emptier_first(const struct run *a, const struct run *b)
 {
@@ -219,9 +272,11 @@ static void sift_down(const struct scheduler *scheduler, size_t count, size_t at
         if (!emptier_first(heap[child], run))
             break;
         heap[at] = heap[child];
+        heap[at]->heap_at = (uint32_t)at;
         at = child;
     }
     heap[at] = run;
+    run->heap_at = (uint32_t)at;
 }
 
 /* The workers that may get something now; returns how many. */
@@ -231,9 +286,14 @@ static size_t open_heap(struct scheduler *scheduler)
 
     for (uint32_t i = 0; i < scheduler->config.slots; i++) {
         struct run *run = slot_current(&scheduler->slots[i]);
-        if (run && !run->reserved_for && run_serves(run, run->model, scheduler->model_any) &&
-            heard_lately(scheduler, run) && run->jobs.count < room_of(scheduler, run))
+        if (!run)
+            continue;
+        run->heap_at = not_open;
+        if (!run->reserved_for && run_serves(run, run->model, scheduler->model_any) &&
+            heard_lately(scheduler, run) && run->jobs.count < room_of(scheduler, run)) {
+            run->heap_at = (uint32_t)count;
             scheduler->by_fill[count++] = run;
+        }
     }
     for (size_t at = count / 2; at-- > 0;)
         sift_down(scheduler, count, at);
@@ -245,17 +305,24 @@ static void assign_queued(struct scheduler *scheduler, uint32_t limit)
     size_t size = 0, count = open_heap(scheduler);
 
     while (limit > 0 && size < ASSIGNED_SIZE_MAX && count > 0) {
-        struct run *run = scheduler->by_fill[0];
-        struct job *job = next_for(scheduler, run);
-        if (job) {
-            size += job_payload_size(job);
-            limit--;
-            assign(scheduler, job, run);
-        }
-        if (!job || run->jobs.count >= room_of(scheduler, run))
+        struct run *run = scheduler->by_fill[0], *chosen;
+        uint32_t turn = run->turn;
+        struct job *job =
+            run->jobs.count < room_of(scheduler, run) ? next_for(scheduler, run) : NULL;
+        if (!job) {
+            run->heap_at = not_open;
             scheduler->by_fill[0] = scheduler->by_fill[--count];
-        if (count > 0)
-            sift_down(scheduler, count, 0);
+            if (count > 0)
+                sift_down(scheduler, count, 0);
+            continue;
+        }
+        chosen = cheapest(scheduler, run, job);
+        if (chosen != run)
+            run->turn = turn;
+        size += job_payload_size(job);
+        limit--;
+        assign(scheduler, job, chosen);
+        sift_down(scheduler, count, chosen->heap_at);
     }
 }
 
@@ -264,6 +331,7 @@ void assign_all(struct scheduler *scheduler)
     uint32_t limit = ASSIGNMENTS_PER_TICK;
 
     scheduler->compose_budget = COMPOSED_CELLS_PER_TICK;
+    affinity_begin_tick(scheduler);
     weigh_all(scheduler);
     assign_returned(scheduler, &limit);
     assign_queued(scheduler, limit);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "scheduler/balance.h"
 
+#include <math.h>
 #include <stddef.h>
 
 /* Length at which attention costs a token as much as all the rest: 2 * hidden * 8 of the usual
@@ -19,6 +20,16 @@ double balance_fill(const struct balance_worker *worker)
                                                     : requests;
 
     return (requests + kv + prefill) / 3;
+}
+
+/* A full worker is as dear as the prefill of so many mean requests. On the Mooncake conversation
+ * trace 2 finds 1 % more of the prompts in caches and waits 4 % longer for the 99th first token
+ * near the limit, 4 does 1 to 2 % worse everywhere. */
+static const double full_requests = 3;
+
+double balance_cost(double fresh, double mean, double fill, double weight)
+{
+    return weight * fresh + full_requests * mean * sqrt(fill);
 }
 
 uint64_t balance_prefill_work(uint64_t tokens)

@@ -15,9 +15,18 @@
  * arrival decides. The mix that waits is the aim, not an even load, because what
  * is flatter than it now leaves what is worse for later.
  *
+ * Which worker, where some have the request's beginning in their prefix caches: by the tokens that
+ * are to be computed there and the worker's fill, in tokens. The cost grows with the root of the
+ * fill, which is steep near 0: no cache is worth much while another worker idles, and among workers
+ * that are half full it decides. With the weight 1 an empty worker gets a prompt of mean length
+ * that a worker with a ninth of its room filled has whole, and one that is half filled never does;
+ * so a prefix that everybody has cannot pile all requests on one worker.
+ *
  * Pure functions. Source: the aims published for DeepSeek-V3's inference system
  * (equal KV use and request count in decode, equal attention work and input
- * tokens in prefill), and the published key expert_balance_weight, 0.3 to 0.5.
+ * tokens in prefill), and the published key expert_balance_weight, 0.3 to 0.5. The
+ * cost of a worker is w * new blocks + load as in known routers by prefix; its form
+ * was chosen among twelve on a public trace (docs/DECISIONS.md).
  */
 #ifndef SCHEDULER_BALANCE_H
 #define SCHEDULER_BALANCE_H
@@ -36,6 +45,10 @@ struct balance_worker {
 
 /* 0 is empty, 1 is full. */
 double balance_fill(const struct balance_worker *worker);
+
+/* What it costs to answer a request at a worker, in tokens of prefill work: those that are fresh to
+ * it, and its fill. mean: prefill work of a request, over those that came lately. */
+double balance_cost(double fresh, double mean, double fill, double weight);
 
 /* Input tokens, and the attention among them in units of a token's other work. Saturates. */
 uint64_t balance_prefill_work(uint64_t tokens);

@@ -29,7 +29,7 @@ static size_t skip_string(struct str body, size_t i)
     return end < body.size ? end + 1 : end;
 }
 
-static size_t skip_space(struct str body, size_t i)
+size_t body_skip_space(struct str body, size_t i)
 {
     while (i < body.size && memchr(" \t\r\n", body.data[i], 4))
         i++;
@@ -65,9 +65,9 @@ uint32_t body_max_tokens(struct str body, uint32_t missing)
         char c = body.data[i];
         if (c == '"') {
             size_t end = skip_string(body, i);
-            size_t colon = skip_space(body, end);
+            size_t colon = body_skip_space(body, end);
             bool key = depth == 1 && colon < body.size && body.data[colon] == ':';
-            if (key && read_number(body, skip_space(body, colon + 1), &number)) {
+            if (key && read_number(body, body_skip_space(body, colon + 1), &number)) {
                 if (key_is(body, i, end, "max_completion_tokens"))
                     return number;
                 if (key_is(body, i, end, "max_tokens"))

@@ -22,4 +22,7 @@ uint32_t body_max_tokens(struct str body, uint32_t missing);
  */
 size_t body_string_end(struct str body, size_t start);
 
+/* The first index from i on that is no JSON white space, or size. */
+size_t body_skip_space(struct str body, size_t i);
+
 #endif

@@ -35,7 +35,7 @@ static uint64_t tenant_key(const struct job *job, uint64_t realm)
 static uint32_t keys_of(const struct run *run, const struct job *job, uint64_t keys[KEYS_MAX])
 {
     const struct prefix_keys *prefix = &job->payload->prefix;
-    const uint64_t known[] = {prefix->near, prefix->words, prefix->system};
+    const uint64_t known[] = {prefix_near(prefix), prefix->words, prefix->system};
     uint32_t count = 0;
 
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)

@@ -7,6 +7,7 @@
  *   tick       leases, deadlines, cancels, renewals, housekeeping: what time brings
  *   assign     which worker gets which job
  *   compose    which of the waiting jobs, by the experts they use
+ *   affinity   which workers are likely to have its beginning in their caches
  *   lifecycle  the one place where a job changes its state
  *   outputs    records for the tick's transaction
  *   restore    the state of an earlier leader
@@ -20,6 +21,7 @@
 #include "common/arena.h"
 #include "common/idmap.h"
 #include "scheduler/deadlines.h"
+#include "scheduler/holders.h"
 #include "scheduler/job_map.h"
 #include "scheduler/jobs.h"
 #include "scheduler/queues.h"
@@ -50,6 +52,17 @@ struct class_counts {
     size_t waiting_size; /* bytes of payload */
 };
 
+/* The beginning of the job that is about to be assigned; scratch, and what came of it. */
+struct affinity {
+    struct holders *holders; /* NULL: switched off */
+    struct prefix_chain chain;
+    struct holder found[HOLDERS_MAX];
+    uint32_t found_count;
+    double prompt_mean; /* balance_prefill_work() of whole prompts, of those assigned lately */
+    uint32_t budget;    /* that this tick may still spend, in bytes hashed */
+    struct scheduler_prefixes totals;
+};
+
 /* Only while restoring: outputs without a DoneMark. */
 struct orphan {
     bool usage_seen;
@@ -77,7 +90,8 @@ struct scheduler {
     struct slot *slots;
     struct run **by_fill; /* (slots), scratch of assign.c */
     struct profile_table *profiles;
-    uint64_t prefill_mean;   /* of this tick: balance_prefill_work() of a request in flight */
+    uint64_t prefill_mean; /* of this tick: balance_prefill_work() of a request in flight */
+    struct affinity affinity;
     uint32_t compose_budget; /* cells of profiles that this tick may still look at */
     int64_t control_read;    /* next offset to read; -1 nothing read yet */
     struct output_end *outputs;
@@ -143,6 +157,20 @@ void compose_assigned(struct run *run, const struct profile *profile);
 /* The job that goes next instead of the oldest of its flow, or that one. */
 struct job *compose_choose(struct scheduler *scheduler, const struct run *run, struct job *oldest);
 
+/* ---- affinity.c ---- */
+void affinity_begin_tick(struct scheduler *scheduler);
+/* Looks for the job's beginning; the functions below speak of this job until the next look. */
+void affinity_look(struct scheduler *scheduler, const struct job *job);
+/* Tokens of its prompt that this run is likely to have. */
+uint64_t affinity_cached(const struct scheduler *scheduler, const struct run *run);
+/* It was given to this run. */
+void affinity_assigned(struct scheduler *scheduler, const struct job *job, const struct run *run);
+/* A worker says Hello: it holds nothing. */
+void affinity_hello(struct scheduler *scheduler, struct run *run);
+/* The RUNNING job's answer has come, with what its worker found in its cache. */
+void affinity_done(struct scheduler *scheduler, const struct job *job,
+                   const struct token_usage *usage);
+
 /* ---- lifecycle.c ---- */
 /* Has it killed so many workers that nothing else may run beside it? */
 bool job_runs_alone(const struct scheduler *scheduler, const struct job *job);
@@ -155,8 +183,9 @@ void job_attach(struct scheduler *scheduler, struct job *job, const struct reque
 void job_set_profile(struct job *job, struct profile *profile);
 /* Its first answer ids are there: its prefill does not queue any more. The job is RUNNING. */
 void job_prefilled(struct job *job);
-/* Next attempt, at this run: InFlight and Assignment. */
-void job_assign(struct scheduler *scheduler, struct job *job, struct run *run);
+/* Next attempt, at this run: InFlight and Assignment. cached: prompt tokens that it is likely not
+ * to compute. */
+void job_assign(struct scheduler *scheduler, struct job *job, struct run *run, uint64_t cached);
 /* Its attempt is over without an outcome; it waits for the next, or is a dead letter after too
  * many crashes. why: for the error message. */
 void job_return(struct scheduler *scheduler, struct job *job, bool crash, const char *why);

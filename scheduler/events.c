@@ -160,6 +160,7 @@ static void on_done(struct scheduler *scheduler, const struct record *record)
         return;
     if (attempt_agrees(job->attempt, done->ids)) {
         on_profile(scheduler, job, done->profile, true);
+        affinity_done(scheduler, job, &done->usage);
         outcome_now_or_held(scheduler, job, record);
     } else {
         contradicted(scheduler, job);
@@ -230,6 +231,7 @@ static void on_hello(struct scheduler *scheduler, struct slot *slot, uint32_t in
     run->seen_ms = run->worker_time_ms = scheduler->now_ms;
     batch_size_init(&run->batch, &scheduler->config.batch, scheduler->now_ms);
     run->batch_limit = 1;
+    affinity_hello(scheduler, run);
     output_worker_mark(scheduler, run);
 }
 

@@ -51,6 +51,7 @@ struct exporter {
     struct metric *in_flight, *done_marks, *waiting_size, *workers_alive;
     struct metric *results[4];
     struct metric *duplicates, *dead_letters, *reassigned;
+    struct metric *prompt_tokens, *cached_tokens, *cached_expected, *affinity;
     struct metric *tick, *commit, *commit_messages, *reloads, *fenced;
     struct metric *messages, *unreadable;
     struct metric *wanted, *forecast, *arriving, *speed;
@@ -115,6 +116,22 @@ static void exporter_register_plan(struct exporter *exporter)
     exporter_no_plan(exporter);
 }
 
+static void exporter_register_prefixes(struct exporter *exporter)
+{
+    struct metrics *m = exporter->metrics;
+
+    exporter->prompt_tokens = metrics_counter(m, "pelton_prompt_tokens_total", "",
+                                              "Prompt tokens of completed requests.");
+    exporter->cached_tokens = metrics_counter(m, "pelton_prompt_cached_tokens_total", "",
+                                              "Of them, those that workers had in their caches.");
+    exporter->cached_expected =
+        metrics_counter(m, "pelton_prompt_cached_expected_tokens_total", "",
+                        "Cached prompt tokens that assignments counted on, estimated.");
+    exporter->affinity = metrics_counter(m, "pelton_affinity_assignments_total", "",
+                                         "Assignments to another than the least filled worker, for "
+                                         "what it has cached.");
+}
+
 static void exporter_register(struct exporter *exporter)
 {
     struct metrics *m = exporter->metrics;
@@ -122,6 +139,7 @@ static void exporter_register(struct exporter *exporter)
 
     exporter_register_classes(exporter);
     exporter_register_plan(exporter);
+    exporter_register_prefixes(exporter);
     exporter->leader = metrics_gauge(m, "pelton_scheduler_leader", "", "1 while this one leads.");
     exporter->epoch = metrics_gauge(m, "pelton_scheduler_epoch", "", "Epoch of this leader.");
     exporter->in_flight =
@@ -272,6 +290,10 @@ static void exporter_gauges(struct exporter *exporter, const struct scheduler_ga
     metric_set(exporter->duplicates, (double)gauges->duplicates_total);
     metric_set(exporter->dead_letters, (double)gauges->dead_letters_total);
     metric_set(exporter->reassigned, (double)gauges->reassigned_total);
+    metric_set(exporter->prompt_tokens, (double)gauges->prefixes.prompt_tokens);
+    metric_set(exporter->cached_tokens, (double)gauges->prefixes.cached_tokens);
+    metric_set(exporter->cached_expected, (double)gauges->prefixes.cached_tokens_expected);
+    metric_set(exporter->affinity, (double)gauges->prefixes.affinity_assignments);
     metric_set(exporter->epoch, (double)gauges->epoch);
 }
 

@@ -66,13 +66,14 @@ void job_set_payload(struct job *job, const struct request *request)
 
     CHECK(!job->payload);
     CHECK(request->body.size <= UINT32_MAX);
+    CHECK(request->custom_id.size <= UINT32_MAX);
     payload = malloc(sizeof *payload + request->body.size + request->custom_id.size);
     CHECK(payload);
     memcpy(payload->body_hash, request->body_hash, sizeof payload->body_hash);
     payload->submitted_ms = request->submitted_ms;
     payload->line = request->line;
     payload->body_size = (uint32_t)request->body.size;
-    payload->custom_id_size = request->custom_id.size;
+    payload->custom_id_size = (uint32_t)request->custom_id.size;
     payload->prefix = prefix_keys(request->body);
     if (request->body.size)
         memcpy(payload->bytes, request->body.data, request->body.size);

@@ -8,7 +8,7 @@
  * memory, lists, and what a Request's bytes mean for the estimates.
  *
  * A waiting job is 152 bytes, and with its entries in the job map and the deadline heap and
- * malloc's overhead under 200; its payload is one block of 80 bytes plus body and custom_id.
+ * malloc's overhead under 200; its payload is one block of 72 bytes plus body and custom_id.
  */
 #ifndef SCHEDULER_JOBS_H
 #define SCHEDULER_JOBS_H
@@ -55,7 +55,7 @@ struct payload {
     int64_t submitted_ms;
     uint32_t line;
     uint32_t body_size;
-    size_t custom_id_size;
+    uint32_t custom_id_size;
     struct prefix_keys prefix;
     char bytes[]; /* body, custom_id */
 };
@@ -75,7 +75,8 @@ struct attempt {
     size_t prefix_count, prefix_capacity;
     struct request_id restored_incarnation; /* until the restored job is given to its run */
     uint32_t restored_slot;
-    uint64_t prefill_work; /* balance_prefill_work(), until its first ids are there */
+    uint64_t prefill_work;    /* balance_prefill_work(), until its first ids are there */
+    uint64_t cached_expected; /* prompt tokens that its run was to have, by what was sent there */
     struct profile
         *profile;        /* of experts: predicted, then measured; counted in its run; NULL none */
     struct record *held; /* a Done or Failed that came before the payload was read again */

@@ -188,18 +188,21 @@ void job_attach(struct scheduler *scheduler, struct job *job, const struct reque
         job_change(scheduler, job, state, run);
 }
 
-/* What the attempt will ask of its worker. Prompt tokens as job->tokens counts them. */
-static void predict(struct scheduler *scheduler, struct job *job, const struct run *run)
+/* What the attempt will ask of its worker. Prompt tokens as job->tokens counts them; those in the
+ * worker's cache are not computed, but those behind them attend to them. */
+static void predict(struct scheduler *scheduler, struct job *job, const struct run *run,
+                    uint64_t cached)
 {
     struct attempt *attempt = job->attempt;
     const struct profile *profile = compose_predict(scheduler, run, job);
 
     free(attempt->profile);
     attempt->profile = profile ? profile_copy(profile) : NULL;
-    attempt->prefill_work = balance_prefill_work(job_body(job).size / 4 + attempt->prefix_count);
+    attempt->prefill_work = balance_prefill_work(job_body(job).size / 4 + attempt->prefix_count) -
+                            balance_prefill_work(cached);
 }
 
-void job_assign(struct scheduler *scheduler, struct job *job, struct run *run)
+void job_assign(struct scheduler *scheduler, struct job *job, struct run *run, uint64_t cached)
 {
     struct attempt *attempt = job->attempt;
 
@@ -213,7 +216,7 @@ void job_assign(struct scheduler *scheduler, struct job *job, struct run *run)
     attempt->listed_sent_ms = run->heartbeat_sent_ms;
     attempt->numerics = run->numerics;
     run->kv_tokens_newer += job_prompt_tokens(job);
-    predict(scheduler, job, run);
+    predict(scheduler, job, run, cached);
     job_change(scheduler, job, JOB_RUNNING, run);
     output_in_flight(scheduler, job);
     output_assignment(scheduler, job);

@@ -95,6 +95,7 @@ static void restore_worker(struct scheduler *scheduler, const struct worker_mark
     }
     run = run_open(slot, &mark->hello);
     run->model = queues_model(&scheduler->queues, mark->hello.model);
+    affinity_hello(scheduler, run);
     run->worker_time_to_ms = mark->worker_time_to_ms;
     run->heartbeat_sent_ms = mark->worker_time_to_ms;
 }

@@ -50,6 +50,8 @@ struct run {
     uint64_t kv_tokens;      /* estimated need of its jobs */
     uint64_t prefill_work;   /* balance_prefill_work() of those that have not begun to answer */
     double fill;             /* balance_fill() of this tick */
+    double cache_trust;      /* 0 to 1: what it had of what it was to have, lately */
+    uint32_t heap_at;        /* its place in scheduler->by_fill while jobs are assigned */
     uint64_t realm;          /* of its keys in the table of profiles: model and revision */
     uint32_t *expert_totals; /* (expert_cells) sum of its jobs' profiles, and of expert_recent;
                                 NULL: none yet */

@@ -44,6 +44,8 @@ struct scheduler *scheduler_new(const struct scheduler_config *config)
     }
     scheduler->control_read = -1;
     scheduler->profiles = profile_table_open(PROFILES_MAX);
+    if (config->prefix_affinity_weight > 0)
+        scheduler->affinity.holders = holders_open(config->slots);
     return scheduler;
 }
 
@@ -92,6 +94,7 @@ void scheduler_free(struct scheduler *scheduler)
     queues_close(&scheduler->queues);
     deadlines_free(&scheduler->deadlines);
     profile_table_close(scheduler->profiles);
+    holders_close(scheduler->affinity.holders);
     job_map_free(&scheduler->jobs);
     idmap_close(scheduler->done_marks);
     idmap_close(scheduler->orphans);
@@ -194,6 +197,7 @@ void scheduler_gauges(const struct scheduler *scheduler, struct scheduler_gauges
         .reassigned_total = scheduler->reassigned_total,
         .epoch = scheduler->epoch,
         .work = scheduler->work,
+        .prefixes = scheduler->affinity.totals,
     };
     for (int i = 0; i < 4; i++)
         gauges->results_total[i] = scheduler->results_total[i];

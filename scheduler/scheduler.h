@@ -31,7 +31,7 @@
  * a shell passes wall time at start plus monotonic time since.
  *
  * Threads: one. Memory: a waiting request costs under 200 bytes beside its
- * payload (body, custom_id and 56 bytes of fields); a finished one at most 32.
+ * payload (body, custom_id and 72 bytes of fields); a finished one at most 32.
  */
 #ifndef SCHEDULER_SCHEDULER_H
 #define SCHEDULER_SCHEDULER_H
@@ -64,7 +64,9 @@ struct scheduler_config {
     bool trim_requests;           /* DeleteRecords below what is still needed */
     double expert_balance_weight; /* of expert balance against arrival order; 0: arrival order */
     uint32_t overtakes_max[CLASS_COUNT]; /* later ones that may go before a request */
-    uint32_t micro_batch_size; /* sequences of a micro-batch; 0: the worker's own choice */
+    double prefix_affinity_weight; /* of prompt tokens to compute against those queued before them,
+                                      when a worker is chosen; 0: workers are only filled evenly */
+    uint32_t micro_batch_size;     /* sequences of a micro-batch; 0: the worker's own choice */
     struct batch_policy batch;
 };
 
@@ -178,6 +180,12 @@ struct scheduler_work {
     uint64_t decode_tokens;   /* by all workers, as they report it */
     uint64_t busy_us;         /* in their steps */
 };
+/* Prefix caches: what the workers found, and what was expected of them. Totals. */
+struct scheduler_prefixes {
+    uint64_t prompt_tokens, cached_tokens; /* of completed requests, as reported */
+    uint64_t prompt_tokens_expected, cached_tokens_expected; /* of assignments, estimated */
+    uint64_t affinity_assignments; /* not to the least filled worker, for what another has */
+};
 struct scheduler_gauges {
     struct scheduler_class_gauges classes[CLASS_COUNT];
     uint64_t in_flight;
@@ -192,6 +200,7 @@ struct scheduler_gauges {
     uint32_t workers_alive;
     uint32_t workers_serving; /* of those, not draining */
     struct scheduler_work work;
+    struct scheduler_prefixes prefixes;
 };
 void scheduler_gauges(const struct scheduler *scheduler, struct scheduler_gauges *gauges);
 bool scheduler_worker_gauges(const struct scheduler *scheduler, uint32_t slot,

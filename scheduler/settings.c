@@ -64,6 +64,7 @@ struct scheduler_config settings_core(const struct settings *settings, uint32_t 
         .kv_share = adaptive ? settings->kv_share : 0,
         .expert_balance_weight =
             settings->expert_load_balancing ? settings->expert_balance_weight : 0,
+        .prefix_affinity_weight = settings->prefix_affinity_weight,
         .overtakes_max = {[CLASS_INTERACTIVE] = (uint32_t)settings->expert_lookahead / 64,
                           [CLASS_BULK] = (uint32_t)settings->expert_lookahead},
         .micro_batch_size = (uint32_t)settings->micro_batch_size,

@@ -64,6 +64,7 @@ struct settings {
     int64_t load_balance_interval_us;
     double expert_balance_weight;
     int64_t expert_lookahead; /* requests */
+    double prefix_affinity_weight;
 
     /* Accepted, without effect yet. */
     bool external_kv_cache;

@@ -223,6 +223,14 @@ static const struct config_key keys[] = {
      .min = 0,
      .max = 1e6,
      .help = "Later requests that may go before a bulk request; interactive: a 64th of it."},
+    {.name = "prefix_affinity_weight",
+     .type = CONFIG_DOUBLE,
+     KEY(prefix_affinity_weight),
+     .default_value = "1",
+     .min = 0,
+     .max = 100,
+     .help = "Weight of prompt tokens that a worker has to compute, against its load, when one is "
+             "chosen that may have a prompt's beginning in its cache; 0: by load alone."},
 
     {.name = "external_kv_cache",
      .alias = "kv_cache_external",

@@ -26,9 +26,10 @@ enum {
     TICKS = 100,
     TICK_MS = 20,
     TICKS_A_SECOND = 1000 / TICK_MS,
-    PAYLOAD_FIELDS_SIZE = 80,
+    PAYLOAD_FIELDS_SIZE = 72,
     WAITING_SIZE_MAX = 200,
     TICK_US_MAX = 20000,
+    SYSTEM_PROMPT_SIZE = 512,
     WORKERS_PROMISED = 1000,
     WORKERS_MAX = 100000,
     EXPERTS = 64,
@@ -52,8 +53,11 @@ static double cpu_us(void)
     return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
 }
 
-/* Eight beginnings, so that batches are composed of them. */
-static const char body[] = "{\"model\":\"m\",\"prompt\":\"%c 12 + 30\",\"max_tokens\":16}";
+/* Eight beginnings, so that batches are composed of them, behind a system prompt that workers have
+ * cached. */
+static const char body[] =
+    "{\"model\":\"m\",\"messages\":[{\"role\":\"system\",\"content\":\"%0*d\"},"
+    "{\"role\":\"user\",\"content\":\"%c 12 + 30\"}],\"max_tokens\":16}";
 
 static void step(struct bench *bench, struct event event)
 {
@@ -62,13 +66,13 @@ static void step(struct bench *bench, struct event event)
 
 static void send_request(struct bench *bench, uint32_t number)
 {
-    char tenant[16], custom_id[16], text[sizeof body];
+    char tenant[16], custom_id[16], text[sizeof body + SYSTEM_PROMPT_SIZE];
     struct record record = {.type = RECORD_REQUEST};
     struct request *request = &record.u.request;
 
     snprintf(tenant, sizeof tenant, "tenant-%u", number % 100);
     snprintf(custom_id, sizeof custom_id, "line-%07u", number);
-    snprintf(text, sizeof text, body, 'a' + (int)(number / 100 % 8));
+    snprintf(text, sizeof text, body, SYSTEM_PROMPT_SIZE, 1, 'a' + (int)(number / 100 % 8));
     *request = (struct request){
         .tenant = str_from(tenant),
         .batch_id = str_from("batch"),
@@ -204,6 +208,7 @@ static bool run(uint32_t requests, uint32_t workers)
         .crashes_max = 3,
         .model_wait_ms = 10000,
         .expert_balance_weight = 0.4,
+        .prefix_affinity_weight = 1,
         .overtakes_max = {16, 1024},
         .batch = {.kind = BATCH_STATIC, .base = 32, .max = 64, .threshold = 1, .smoothing = 1},
     };
@@ -211,7 +216,8 @@ static bool run(uint32_t requests, uint32_t workers)
                           .now_ms = 1700000000000,
                           .workers = workers,
                           .events_offset = calloc(workers, sizeof *bench.events_offset)};
-    size_t payload = sizeof body - 2 + sizeof "line-0000000" - 1 + PAYLOAD_FIELDS_SIZE;
+    size_t payload = sizeof body - sizeof "%0*d%c" + SYSTEM_PROMPT_SIZE + 1 +
+                     sizeof "line-0000000" - 1 + PAYLOAD_FIELDS_SIZE;
     size_t before = mallinfo2().uordblks + mallinfo2().hblkhd;
     double start_us = cpu_us(), per_waiting, tick_us;
 

@@ -13,8 +13,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct str body = {(const char *)data, size};
+    struct prefix_chain chain;
 
     body_max_tokens(body, 1);
     prefix_keys(body);
+    prefix_chain(body, 1, &chain);
     return 0;
 }

@@ -16,8 +16,8 @@ libraries=$*
 system="$(pkg-config --libs rdkafka avro-c yaml-0.1 libmicrohttpd libcrypto) -lm -lpthread"
 seeds=${SEEDS:-4000}
 flags="-std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -I. -O1 -w"
-core="assign balance batch_size body_scan compose deadlines events intake job_map jobs lifecycle
-    outputs prefix profile queues restore runs scheduler tick"
+core="affinity assign balance batch_size body_scan compose deadlines events holders intake job_map
+    jobs lifecycle outputs prefix profile queues restore runs scheduler tick"
 
 for name in $core; do
     echo "${CC:-cc} $flags -c scheduler/$name.c -o $work/$name.o"

@@ -113,6 +113,7 @@ static void open_sim(struct sim *sim, uint64_t seed, bool verbose)
         .long_share_percent = 50,
         .trim_requests = sim_chance(sim, 1, 2),
         .expert_balance_weight = 0.4,
+        .prefix_affinity_weight = 1,
         .overtakes_max = {2, 16},
         .batch = {.kind = BATCH_STATIC, .base = 4, .max = 8, .threshold = 0.75, .smoothing = 1},
     };

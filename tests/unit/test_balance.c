@@ -59,6 +59,28 @@ static void test_prefill_work(void **state)
     assert_int_equal(balance_prefill_work(UINT64_MAX), balance_prefill_work(1 << 24));
 }
 
+/* A mean prompt of 900, weight 1. An empty worker computes it all: 900. One that has it whole costs
+ * as much at a ninth of its room: 3 * 900 / 3. What is half there loses at a sixteenth already. */
+static void test_cost(void **state)
+{
+    const double empty = balance_cost(900, 900, 0, 1);
+
+    (void)state;
+    assert_close(empty, 900);
+    assert_close(balance_cost(0, 900, 1.0 / 9, 1), 900);
+    assert_true(balance_cost(450, 900, 1.0 / 16, 1) > empty);
+    assert_true(balance_cost(450, 900, 1.0 / 49, 1) < empty);
+    /* Half full against three quarters full: the cache decides; against an empty one it does not.
+     */
+    assert_true(balance_cost(0, 900, 0.75, 1) < balance_cost(900, 900, 0.5, 1));
+    assert_true(balance_cost(0, 900, 0.75, 1) > empty);
+    /* A prompt of ten times the mean is worth more imbalance, a short one less. */
+    assert_true(balance_cost(0, 900, 1, 1) < balance_cost(9000, 900, 0, 1));
+    assert_true(balance_cost(0, 900, 0.02, 1) > balance_cost(90, 900, 0, 1));
+    /* Without a weight only the fill counts. */
+    assert_true(balance_cost(0, 900, 0.02, 0) > balance_cost(9000, 900, 0.01, 0));
+}
+
 /* What waits: three like the first profile, one like the second: 3/4, 1/4. The worker has 1/2, 1/2
  * of 8; with 4 more on the left it is 2/3, 1/3, twelfths away from the mix: 2 / 144; with 4 on the
  * right 1/3, 2/3, five twelfths: 50 / 144. The second layer is equal whatever comes. */
@@ -131,13 +153,10 @@ static void test_choose_unknown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fill),
-        cmocka_unit_test(test_fill_orders),
-        cmocka_unit_test(test_prefill_work),
-        cmocka_unit_test(test_distance),
-        cmocka_unit_test(test_distance_of_nothing),
-        cmocka_unit_test(test_choose),
-        cmocka_unit_test(test_choose_unknown),
+        cmocka_unit_test(test_fill),         cmocka_unit_test(test_fill_orders),
+        cmocka_unit_test(test_prefill_work), cmocka_unit_test(test_cost),
+        cmocka_unit_test(test_distance),     cmocka_unit_test(test_distance_of_nothing),
+        cmocka_unit_test(test_choose),       cmocka_unit_test(test_choose_unknown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

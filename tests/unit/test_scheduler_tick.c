@@ -287,7 +287,7 @@ static void a_full_house_pauses(void **state)
     fixture_done(f, 0, 101, 7, 1, ids, 1);
     fixture_tick(f, 20);
     assert_int_equal(action_at(f, ACTION_RESUME, 0)->position.topic, TOPIC_REQUESTS_BULK);
-    assert_int_equal(gauges_of(f).waiting_size, 4 * (80 + 1000 + 1));
+    assert_int_equal(gauges_of(f).waiting_size, 4 * (72 + 1000 + 1));
 }
 
 static void done_marks_end_with_the_window(void **state)
