@@ -121,6 +121,9 @@ void sim_run_config(const struct sim_setup *setup, enum sim_policy policy, uint3
     struct predict_params predictor = predict_defaults((enum predict_kind)options->predictor);
     int64_t windows = options->ahead_us / options->window_us;
 
+    bool blocks = setup->trace.blocks_limit > 0 && options->cached_share <= 0;
+    enum run_caches caches = blocks ? (enum run_caches)options->prefix_caches : RUN_CACHES_OFF;
+
     predictor.lstm = &setup->lstm;
     /* An offline job has no time in which it must be sustained. */
     *config = (struct run_config){
@@ -129,7 +132,11 @@ void sim_run_config(const struct sim_setup *setup, enum sim_policy policy, uint3
         .policy = batch_policy(setup, policy, base),
         .classic = policy == SIM_CLASSIC,
         .nodes = (uint32_t)options->nodes,
-        .cached_share = options->cached_share,
+        .cached_share = caches == RUN_CACHES_OFF ? options->cached_share
+                                                 : (double)setup->trace.repeated_tokens /
+                                                       (double)setup->trace.prompt_tokens,
+        .caches = caches,
+        .prefix_affinity_weight = caches == RUN_CACHES_OFF ? 0 : options->prefix_affinity_weight,
         .kv_share = options->kv_measured || policy == SIM_ADAPTIVE ? options->kv_share : 0,
         .assign_ahead_percent = ASSIGN_AHEAD_PERCENT,
         .tick_us = options->tick_us,

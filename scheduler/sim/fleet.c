@@ -89,18 +89,29 @@ struct record fleet_heartbeat(struct fleet *fleet, uint32_t slot, int64_t now_ms
     return record;
 }
 
+struct record fleet_progress(const struct fleet *fleet, uint32_t slot, const struct request_id *id,
+                             uint32_t attempt)
+{
+    struct record record = {.type = RECORD_PROGRESS};
+
+    record.u.progress = (struct progress){.slot = slot,
+                                          .incarnation = fleet->members[slot].incarnation,
+                                          .request_id = *id,
+                                          .attempt = attempt};
+    return record;
+}
+
 struct record fleet_done(const struct fleet *fleet, uint32_t slot, const struct request_id *id,
-                         uint32_t attempt, uint32_t prompt, uint32_t output)
+                         uint32_t attempt, const struct token_usage *usage)
 {
     struct record record = {.type = RECORD_DONE};
 
-    record.u.done =
-        (struct done){.slot = slot,
-                      .incarnation = fleet->members[slot].incarnation,
-                      .request_id = *id,
-                      .attempt = attempt,
-                      .finish_reason = FINISH_STOP,
-                      .usage = {.prompt_tokens_uncached = prompt, .output_tokens = output}};
+    record.u.done = (struct done){.slot = slot,
+                                  .incarnation = fleet->members[slot].incarnation,
+                                  .request_id = *id,
+                                  .attempt = attempt,
+                                  .finish_reason = FINISH_STOP,
+                                  .usage = *usage};
     return record;
 }
 

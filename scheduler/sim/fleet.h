@@ -43,8 +43,11 @@ uint32_t fleet_count(const struct fleet *fleet, unsigned states);
 /* A fresh incarnation starts to serve. */
 struct record fleet_hello(struct fleet *fleet, uint32_t slot, int64_t now_ms);
 struct record fleet_heartbeat(struct fleet *fleet, uint32_t slot, int64_t now_ms);
+/* The request has its first token; none is named, so that none is expected later. */
+struct record fleet_progress(const struct fleet *fleet, uint32_t slot, const struct request_id *id,
+                             uint32_t attempt);
 struct record fleet_done(const struct fleet *fleet, uint32_t slot, const struct request_id *id,
-                         uint32_t attempt, uint32_t prompt, uint32_t output);
+                         uint32_t attempt, const struct token_usage *usage);
 struct record fleet_yield(const struct fleet *fleet, uint32_t slot, const struct request_id *id,
                           uint32_t attempt);
 struct record fleet_goodbye(struct fleet *fleet, uint32_t slot, int64_t now_ms);

@@ -113,19 +113,14 @@ static void advance(struct fluid *fluid, double step_s)
     fluid->now_s += step_s;
 }
 
-/* The best speed of a node within the step target, as run_node_speed() at the step level. */
-static double best_speed(const struct fluid *fluid, const struct trace_window *lengths)
+static double best_speed(const struct fluid *fluid, const struct trace_window *window)
 {
     const struct run_config *config = fluid->config;
-    const struct step_model *model = config->model;
-    double context = trace_window_context(lengths);
-    double row_us =
-        model->decode_us + model->kv_us * context +
-        model->prefill_us * lengths->prompt * (1 - config->cached_share) / lengths->output;
-    double rows = fmax(1, (config->step_us_target - model->fixed_us) / row_us);
+    const struct step_lengths lengths = {.prompt = window->prompt * (1 - config->cached_share),
+                                         .output = window->output,
+                                         .context = trace_window_context(window)};
 
-    rows = fmin(rows, fmin(model->max_seqs, (double)model->kv_tokens / context));
-    return rows * 1e6 / (model->fixed_us + rows * row_us);
+    return step_model_speed(config->model, &lengths, config->step_us_target);
 }
 
 static void plan(struct fluid *fluid)

@@ -90,7 +90,9 @@ bool node_init(struct node *node, const struct node_config *config, uint32_t bat
                struct err *err)
 {
     *node = (struct node){.config = *config, .batch_size = batch_size};
-    return routing_batch_init(&node->batch, config->routing, err);
+    return routing_batch_init(&node->batch, config->routing, err) &&
+           block_cache_init(&node->cache, config->blocks_limit, config->block_tokens,
+                            config->everywhere, err);
 }
 
 void node_free(struct node *node)
@@ -99,11 +101,13 @@ void node_free(struct node *node)
     free(node->filling.items);
     free(node->decoding.items);
     free(node->parked.items);
+    block_cache_free(&node->cache);
 }
 
 bool node_assign(struct node *node, const struct node_sequence *sequence, struct err *err)
 {
     CHECK(sequence->prompt >= 1 && sequence->output >= 1);
+    CHECK(sequence->blocks.count == 0 || sequence->blocks.tokens == sequence->prompt);
     return push(&node->queue, sequence, err);
 }
 
@@ -117,30 +121,80 @@ uint32_t node_held(const struct node *node)
     return length(&node->queue) + running(node);
 }
 
+/* Memory that this much context of the sequence takes beyond the blocks of others. */
+static uint64_t need(const struct node *node, const struct node_sequence *sequence,
+                     uint64_t context)
+{
+    return context - sequence->blocks.tokens + block_cache_need(&node->cache, &sequence->blocks);
+}
+
 static bool fits(const struct node *node, const struct node_sequence *sequence)
 {
     /* One that could never fit runs alone rather than never. */
-    return running(node) == 0 || (double)(node->kv_used + sequence->prompt) <=
+    return running(node) == 0 || (double)(node->kv_used + need(node, sequence, sequence->prompt)) <=
                                      kv_admit_share * (double)node->config.model->kv_tokens;
+}
+
+/* Idle blocks have what running sequences leave. */
+static void make_idle_room(struct node *node)
+{
+    uint64_t kv_tokens = node->config.model->kv_tokens;
+
+    block_cache_shrink(&node->cache, kv_tokens > node->kv_used ? kv_tokens - node->kv_used : 0);
+}
+
+/* At least the last token is computed: its row gives the first answer. */
+static uint32_t found(const struct node *node, const struct node_sequence *sequence)
+{
+    uint32_t tokens = sequence->blocks.count > 0
+                          ? block_cache_match(&node->cache, &sequence->blocks)
+                          : (uint32_t)(sequence->prompt * node->config.cached_share);
+
+    return tokens < sequence->prompt ? tokens : sequence->prompt - 1;
+}
+
+static bool start_filling(struct node *node, const struct node_sequence *next)
+{
+    struct node_sequence *started;
+    struct err err;
+
+    if (!push(&node->filling, next, &err))
+        return false;
+    started = &node->filling.items[node->filling.count - 1];
+    started->prefilled = found(node, next);
+    if (!started->admitted)
+        started->cached = started->prefilled;
+    started->admitted = true;
+    node->kv_used += need(node, next, next->prompt);
+    node->kv_context += next->prompt;
+    block_cache_hold(&node->cache, &next->blocks);
+    make_idle_room(node);
+    routing_batch_add(&node->batch, next->task, 1);
+    return true;
+}
+
+/* context: what it has in memory. */
+static void leave(struct node *node, const struct node_sequence *sequence, uint64_t context)
+{
+    uint64_t held = node->cache.held_tokens;
+
+    block_cache_let_go(&node->cache, &sequence->blocks);
+    node->kv_used -= context - sequence->blocks.tokens + (held - node->cache.held_tokens);
+    node->kv_context -= context;
+    routing_batch_add(&node->batch, sequence->task, -1);
 }
 
 static void admit(struct node *node)
 {
     uint32_t limit = node->batch_size < node->config.model->max_seqs ? node->batch_size
                                                                      : node->config.model->max_seqs;
-    struct err err;
 
     if (node->config.classic && running(node) > 0)
         return;
     while (length(&node->queue) > 0 && running(node) < limit) {
         const struct node_sequence *next = &node->queue.items[node->queue.head];
-        if (!fits(node, next) || !push(&node->filling, next, &err))
+        if (!fits(node, next) || !start_filling(node, next))
             return;
-        node->kv_used += next->prompt;
-        node->kv_filling += next->prompt;
-        routing_batch_add(&node->batch, next->task, 1);
-        node->filling.items[node->filling.count - 1].prefilled =
-            (uint32_t)(next->prompt * node->config.cached_share);
         node->queue.head++;
     }
 }
@@ -153,7 +207,7 @@ bool node_begin(struct node *node, double *us)
     CHECK(!node->stepping);
     admit(node);
     node->shape = (struct step_shape){.decode_rows = node->decoding.count + node->parked.count,
-                                      .kv_tokens = node->kv_used,
+                                      .kv_tokens = node->kv_context,
                                       .imbalance = 1};
     for (uint32_t i = node->filling.head; i < node->filling.count && room > 0; i++) {
         struct node_sequence *s = &node->filling.items[i];
@@ -170,22 +224,20 @@ bool node_begin(struct node *node, double *us)
     return true;
 }
 
-static bool note(uint32_t **list, uint32_t *count, struct node_outcome *outcome, uint32_t request,
-                 struct err *err)
+static bool grow_outcome(struct node_outcome *outcome, uint32_t count, struct err *err)
 {
-    if (*count == outcome->capacity) {
-        uint32_t capacity = outcome->capacity ? 2 * outcome->capacity : 64;
-        uint32_t *first = realloc(outcome->first, capacity * sizeof *first);
-        if (first)
-            outcome->first = first;
-        uint32_t *ended = realloc(outcome->ended, capacity * sizeof *ended);
-        if (ended)
-            outcome->ended = ended;
-        if (!first || !ended)
+    uint32_t capacity = outcome->capacity ? 2 * outcome->capacity : 64;
+    uint32_t **lists[] = {&outcome->first, &outcome->ended, &outcome->ended_cached};
+
+    if (count < outcome->capacity)
+        return true;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        uint32_t *grown = realloc(*lists[i], capacity * sizeof *grown);
+        if (!grown)
             return err_set(err, ERR_FATAL, "simulated worker: out of memory");
-        outcome->capacity = capacity;
+        *lists[i] = grown;
     }
-    (*list)[(*count)++] = request;
+    outcome->capacity = capacity;
     return true;
 }
 
@@ -193,9 +245,12 @@ static bool note(uint32_t **list, uint32_t *count, struct node_outcome *outcome,
 static bool end_sequence(struct node *node, const struct node_sequence *sequence,
                          struct node_outcome *outcome, struct err *err)
 {
-    node->kv_used -= sequence->prompt + sequence->output;
-    routing_batch_add(&node->batch, sequence->task, -1);
-    return note(&outcome->ended, &outcome->ended_count, outcome, sequence->request, err);
+    leave(node, sequence, sequence->prompt + sequence->output);
+    if (!grow_outcome(outcome, outcome->ended_count, err))
+        return false;
+    outcome->ended_cached[outcome->ended_count] = sequence->cached;
+    outcome->ended[outcome->ended_count++] = sequence->request;
+    return true;
 }
 
 /* Tokens that a decoding sequence has in the cache after the current step. */
@@ -211,6 +266,7 @@ static bool end_decoding(struct node *node, struct node_outcome *outcome, struct
     struct node_list *heap = &node->decoding;
 
     node->kv_used += heap->count;
+    node->kv_context += heap->count;
     node->decode_tokens += heap->count;
     while (heap->count > 0 && heap->items[0].end_step <= node->step) {
         struct node_sequence ended = heap->items[0];
@@ -237,9 +293,11 @@ static bool end_batch(struct node *node, struct node_outcome *outcome, struct er
 static bool start_decoding(struct node *node, struct node_sequence *sequence,
                            struct node_outcome *outcome, struct err *err)
 {
-    if (!sequence->first_token &&
-        !note(&outcome->first, &outcome->first_count, outcome, sequence->request, err))
-        return false;
+    if (!sequence->first_token) {
+        if (!grow_outcome(outcome, outcome->first_count, err))
+            return false;
+        outcome->first[outcome->first_count++] = sequence->request;
+    }
     sequence->first_token = true;
     node->decode_tokens++; /* the prefill's last row gives the first token */
     /* Its token enters the cache when the next step feeds it, as for all others. */
@@ -263,13 +321,13 @@ static bool end_filling(struct node *node, struct node_outcome *outcome, struct 
     while (room > 0) {
         struct node_sequence *s = &filling->items[filling->head];
         uint32_t left = s->prompt - s->prefilled, rows = left < room ? left : room;
+        block_cache_compute(&node->cache, &s->blocks, s->prefilled, s->prefilled + rows);
         s->prefilled += rows;
         room -= rows;
         if (s->prefilled < s->prompt)
             break;
         struct node_sequence ready = *s;
         filling->head++;
-        node->kv_filling -= ready.prompt;
         if (!start_decoding(node, &ready, outcome, err))
             return false;
     }
@@ -289,9 +347,8 @@ static bool make_room(struct node *node, struct err *err)
         struct node_sequence back = heap->items[youngest];
         uint64_t kv = cached(node, &back);
         heap_remove(heap, youngest);
-        node->kv_used -= kv;
+        leave(node, &back, kv);
         node->preemptions++;
-        routing_batch_add(&node->batch, back.task, -1);
         back.output = (uint32_t)(back.end_step - node->step);
         back.prompt = (uint32_t)kv + 1; /* with the token not fed yet */
         back.prefilled = 0;
@@ -318,13 +375,17 @@ bool node_end(struct node *node, double us, struct node_outcome *outcome, struct
     node->rows_total += node->shape.decode_rows + node->shape.prefill_rows;
     node->load += config->load_smoothing * (load - node->load);
     node->step_us += (node->step == 1 ? 1 : step_smoothing) * (us - node->step_us);
-    return end_decoding(node, outcome, err) && end_filling(node, outcome, err) &&
-           end_batch(node, outcome, err) && make_room(node, err);
+    if (!end_decoding(node, outcome, err) || !end_filling(node, outcome, err) ||
+        !end_batch(node, outcome, err) || !make_room(node, err))
+        return false;
+    make_idle_room(node);
+    return true;
 }
 
 void node_outcome_free(struct node_outcome *outcome)
 {
     free(outcome->first);
     free(outcome->ended);
+    free(outcome->ended_cached);
     *outcome = (struct node_outcome){0};
 }

@@ -5,7 +5,8 @@
  * It does what worker/engine.c does, with a step model in place of arithmetic:
  * admits what it was assigned while its batch size and KV memory allow, cuts
  * prompts into chunks, gives every decoding sequence one token a step, and
- * preempts the youngest (recompute later) when the KV memory runs out.
+ * preempts the youngest (recompute later) when the KV memory runs out. Prompts whose blocks are
+ * known share memory and computed blocks (block_cache.h); of others, cached_share is taken off.
  *
  * classic: the static batching of the published comparison instead. A batch
  * is filled once, runs until its longest answer ends, and ends together.
@@ -20,6 +21,7 @@
 #include <stdint.h>
 
 #include "common/err.h"
+#include "scheduler/sim/block_cache.h"
 #include "scheduler/sim/routing.h"
 #include "scheduler/sim/step_model.h"
 
@@ -27,7 +29,10 @@ struct node_config {
     const struct step_model *model;
     const struct routing *routing;
     bool classic;
-    double cached_share;   /* of every prompt, found in the prefix cache: not computed, but kept */
+    double cached_share;   /* of a prompt without blocks: not computed, but kept */
+    uint32_t blocks_limit; /* of the blocks' ids */
+    uint32_t block_tokens;
+    uint8_t *everywhere;   /* of struct block_cache; shared by all nodes */
     double step_us_target; /* of a step; load 1 is a node whose rows take exactly this long */
     double load_smoothing; /* weight of the newest step in the EWMA of load */
 };
@@ -37,7 +42,10 @@ struct node_sequence {
     uint32_t prompt; /* tokens to prefill: the prompt, after a preemption with what was generated */
     uint32_t output; /* tokens still to make */
     uint32_t task;
+    struct blocks blocks; /* of the request's prompt; stays what it is after a preemption */
     uint32_t prefilled;
+    uint32_t cached;   /* tokens found when it was first admitted */
+    bool admitted;     /* at least once */
     uint64_t end_step; /* while decoding: its last token comes with this step */
     bool first_token;  /* has had it */
 };
@@ -55,11 +63,12 @@ struct node {
     struct node_list queue;    /* assigned, not started */
     struct node_list filling;  /* running, prompt not yet read whole */
     struct node_list decoding; /* heap by end_step */
-    struct node_list parked;   /* classic: at their end, rows of padding until the batch is */
+    struct block_cache cache;
+    struct node_list parked; /* classic: at their end, rows of padding until the batch is */
     uint32_t batch_size;
-    uint64_t step;       /* steps done */
-    uint64_t kv_used;    /* tokens of all running sequences */
-    uint64_t kv_filling; /* of them, of prompts under way: their context is part of a row's cost */
+    uint64_t step;           /* steps done */
+    uint64_t kv_used;        /* tokens of memory that running sequences hold */
+    uint64_t kv_context;     /* their contexts, added up: more where they share blocks */
     struct step_shape shape; /* of the step under way */
     bool stepping;
     double load;
@@ -73,6 +82,7 @@ struct node_outcome {
     uint32_t *first; /* got their first token */
     uint32_t first_count;
     uint32_t *ended;
+    uint32_t *ended_cached; /* (ended_count) tokens of the prompt that were not computed */
     uint32_t ended_count;
     uint32_t capacity; /* of each array */
 };

@@ -60,7 +60,14 @@ static const struct config_key keys[] = {
     KEY("length", CONFIG_DURATION, length_us, "0s", .min = 0, .max = 1e15,
         .help = "Run this much of it; 0 is all."),
     KEY("cached", CONFIG_PERCENT, cached_share, "0%", .min = 0, .max = 0.99,
-        .help = "Share of every prompt found in the prefix cache."),
+        .help = "Share of every prompt found in a prefix cache; above 0 it takes the place of the "
+                "nodes' caches."),
+    KEY("prefix_caches", CONFIG_CHOICE, prefix_caches, "node", .choices = "off|node|shared",
+        .help = "Of a trace that names its blocks: each node's own in its KV memory, or an "
+                "unbounded one for all as the ceiling."),
+    KEY("prefix_affinity_weight", CONFIG_DOUBLE, prefix_affinity_weight, "1", .min = 0, .max = 100,
+        .help = "Weight of prompt tokens to compute when a node is chosen; 0: nodes are filled "
+                "evenly."),
     KEY("step_target", CONFIG_DURATION, step_target_us, "100ms", .min = 1, .max = 1e9,
         .help = "Step time that still meets the token latency wanted; load 1."),
     KEY("tick", CONFIG_DURATION, tick_us, "100ms", .min = 1000, .max = 1e7,

@@ -30,6 +30,8 @@ struct sim_options {
     double scale;
     int64_t from_us, length_us;
     double cached_share;
+    int prefix_caches; /* enum run_caches */
+    double prefix_affinity_weight;
     int64_t step_target_us, tick_us;
     int64_t balance_us;
     bool autoscale;

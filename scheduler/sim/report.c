@@ -69,6 +69,16 @@ void report_table(FILE *out, const struct sim_setup *setup, const struct sim_com
             fprintf(out, "%s: %u to %u nodes\n", sim_policy_names[row->policy],
                     row->result.nodes_min, row->result.nodes_max);
     }
+    for (uint32_t i = 0; setup->trace.blocks_limit > 0 && i < comparison->count; i++) {
+        const struct run_result *r = &comparison->rows[i].result;
+        fprintf(out,
+                "%s: %.1f %% of the prompt tokens cached (%.1f %% expected, %.1f %% came before), "
+                "%" PRIu64 " requests not to the emptiest node\n",
+                sim_policy_names[comparison->rows[i].policy], 100 * r->cached_share,
+                100 * r->cached_share_expected,
+                100 * (double)setup->trace.repeated_tokens / (double)setup->trace.prompt_tokens,
+                r->affinity_assignments);
+    }
     if (!comparison->limit_searched)
         return;
     fprintf(
@@ -107,7 +117,7 @@ static json_t *row_json(const struct sim_setup *setup, const struct sim_row *row
 
     return json_pack(
         "{s:s,s:i,s:I,s:I,s:b,s:f,s:f,s:o,s:o,s:o,s:o,s:o,s:o,s:f,s:o,s:f,s:i,s:i,s:I,s:f,"
-        "s:i,s:f,s:f,s:o}",
+        "s:i,s:f,s:f,s:f,s:f,s:I,s:o}",
         "policy", sim_policy_names[row->policy], "base", (int)row->base, "requests", (json_int_t)n,
         "unfinished", (json_int_t)r->unfinished, "sustained", !r->given_up, "tokens_per_s",
         (double)r->output_tokens / r->duration_s, "requests_per_s",
@@ -122,7 +132,9 @@ static json_t *row_json(const struct sim_setup *setup, const struct sim_row *row
         r->node_hours, "nodes_min", (int)r->nodes_min, "nodes_max", (int)r->nodes_max,
         "preemptions", (json_int_t)r->preemptions, "imbalance", r->imbalance, "replans",
         (int)r->replans, "limit_scale", row->limit_scale, "limit_tokens_per_s",
-        row->limit_tokens_per_s, "hours", hours_json(r->hours, r->hours_count));
+        row->limit_tokens_per_s, "cached_share", r->cached_share, "cached_share_expected",
+        r->cached_share_expected, "affinity_assignments", (json_int_t)r->affinity_assignments,
+        "hours", hours_json(r->hours, r->hours_count));
 }
 
 static bool dump(FILE *out, json_t *root, struct err *err)

@@ -14,7 +14,11 @@
 /* The virtual day starts here, so that no time of it is 0, which means none to the core. */
 static const int64_t epoch_ms = 1000000;
 
-enum { BODY_SIZE_MAX = 8 * 1024 * 1024 };
+enum {
+    BODY_SIZE_MAX = 8 * 1024 * 1024,
+    BLOCK_SIZE = 4 * TRACE_BLOCK_TOKENS,
+    ID_SIZE = 6, /* letters of four bits */
+};
 
 enum moment_kind {
     MOMENT_TICK,
@@ -90,6 +94,23 @@ static uint32_t guess_max_tokens(uint32_t output)
     return guess;
 }
 
+/* The id of each of the prompt's blocks where its text begins, in letters, and nothing where an
+ * earlier prompt had more blocks. */
+static void write_blocks(struct run *run, const struct trace_request *request, size_t head_size,
+                         size_t size)
+{
+    const uint32_t *ids = run->trace->blocks + request->blocks_at;
+
+    for (uint32_t i = 0;; i++) {
+        size_t at = head_size + (size_t)i * BLOCK_SIZE;
+        if (at + ID_SIZE > size)
+            return;
+        for (uint32_t letter = 0; letter < ID_SIZE; letter++)
+            run->body[at + letter] =
+                i < request->blocks ? (char)('a' + (ids[i] >> 4 * letter & 15)) : ' ';
+    }
+}
+
 static void arrive(struct run *run)
 {
     const struct trace_request *request = &run->trace->requests[run->next];
@@ -103,6 +124,8 @@ static void arrive(struct run *run)
     size = size < (size_t)head_size ? (size_t)head_size : size;
     size = size > BODY_SIZE_MAX ? BODY_SIZE_MAX : size;
     memcpy(run->body, head, (size_t)head_size);
+    if (run->config->caches != RUN_CACHES_OFF)
+        write_blocks(run, request, (size_t)head_size, BODY_SIZE_MAX);
     record.u.request = (struct request){.request_id = id_of(run->next),
                                         .tenant = {"sim", 3},
                                         .batch_id = {"trace", 5},
@@ -136,6 +159,14 @@ static bool begin_step(struct run *run, uint32_t slot, struct err *err)
                         slot, err);
 }
 
+static struct blocks blocks_of(const struct run *run, const struct trace_request *request)
+{
+    if (run->config->caches == RUN_CACHES_OFF || request->blocks == 0)
+        return (struct blocks){0};
+    return (struct blocks){run->trace->blocks + request->blocks_at, request->blocks,
+                           request->prompt_tokens};
+}
+
 static bool act_assignment(struct run *run, const struct assignment *assignment, uint32_t slot,
                            struct err *err)
 {
@@ -145,7 +176,8 @@ static bool act_assignment(struct run *run, const struct assignment *assignment,
     const struct node_sequence sequence = {.request = (uint32_t)index,
                                            .prompt = request->prompt_tokens,
                                            .output = request->output_tokens,
-                                           .task = task_of(run, index)};
+                                           .task = task_of(run, index),
+                                           .blocks = blocks_of(run, request)};
 
     run->times[index].attempt = assignment->attempt;
     if (member->state == MEMBER_SERVING)
@@ -207,6 +239,31 @@ static bool tick(struct run *run, struct err *err)
     return true;
 }
 
+static void report_outcome(struct run *run, uint32_t slot)
+{
+    const struct node_outcome *outcome = &run->outcome;
+
+    for (uint32_t i = 0; i < outcome->first_count; i++) {
+        const struct request_id id = id_of(outcome->first[i]);
+        struct request_times *times = &run->times[outcome->first[i]];
+        struct record record = fleet_progress(&run->fleet, slot, &id, times->attempt);
+        times->first_us = run->now_us;
+        report(run, slot, &record);
+    }
+    for (uint32_t i = 0; i < outcome->ended_count; i++) {
+        uint32_t index = outcome->ended[i];
+        const struct trace_request *request = &run->trace->requests[index];
+        const struct request_id id = id_of(index);
+        const struct token_usage usage = {.prompt_tokens_uncached =
+                                              request->prompt_tokens - outcome->ended_cached[i],
+                                          .prompt_tokens_cached = outcome->ended_cached[i],
+                                          .output_tokens = request->output_tokens};
+        struct record record =
+            fleet_done(&run->fleet, slot, &id, run->times[index].attempt, &usage);
+        report(run, slot, &record);
+    }
+}
+
 static bool end_step(struct run *run, uint32_t slot, struct err *err)
 {
     struct member *member = &run->fleet.members[slot];
@@ -218,16 +275,7 @@ static bool end_step(struct run *run, uint32_t slot, struct err *err)
         return false;
     hour_at(run, run->now_us)->output_tokens += member->node.decode_tokens - made;
     hour_at(run, run->now_us)->busy_hours += member->step_us / (double)RUN_HOUR_US;
-    for (uint32_t i = 0; i < run->outcome.first_count; i++)
-        run->times[run->outcome.first[i]].first_us = run->now_us;
-    for (uint32_t i = 0; i < run->outcome.ended_count; i++) {
-        uint32_t index = run->outcome.ended[i];
-        const struct trace_request *request = &run->trace->requests[index];
-        const struct request_id id = id_of(index);
-        struct record record = fleet_done(&run->fleet, slot, &id, run->times[index].attempt,
-                                          request->prompt_tokens, request->output_tokens);
-        report(run, slot, &record);
-    }
+    report_outcome(run, slot);
     if (member->state == MEMBER_DRAINING && node_held(&member->node) == 0) {
         struct record record = fleet_goodbye(&run->fleet, slot, now_ms(run));
         run->result->node_hours += (double)(run->now_us - member->on_us) / (double)RUN_HOUR_US;
@@ -387,10 +435,18 @@ static bool run_all(struct run *run, struct err *err)
 static bool open_run(struct run *run, struct err *err)
 {
     const struct run_config *config = run->config;
+    bool shared = config->caches == RUN_CACHES_SHARED;
+
+    run->everywhere = shared ? calloc(run->trace->blocks_limit + 1, 1) : NULL;
+    if (shared && !run->everywhere)
+        return err_set(err, ERR_FATAL, "simulator: out of memory");
     const struct node_config node = {.model = config->model,
                                      .routing = config->routing,
                                      .classic = config->classic,
                                      .cached_share = config->cached_share,
+                                     .blocks_limit = run->trace->blocks_limit,
+                                     .block_tokens = TRACE_BLOCK_TOKENS,
+                                     .everywhere = run->everywhere,
                                      .step_us_target = config->step_us_target,
                                      .load_smoothing = 0.05};
     /* Nothing dies here: leases never run out, and heartbeats need no running list. */
@@ -404,6 +460,7 @@ static bool open_run(struct run *run, struct err *err)
                                           .assign_ahead_percent = config->assign_ahead_percent,
                                           .long_share_percent = 100,
                                           .kv_share = config->kv_share,
+                                          .prefix_affinity_weight = config->prefix_affinity_weight,
                                           .batch = config->policy};
 
     run->times = malloc(run->trace->count * sizeof *run->times);
@@ -434,6 +491,7 @@ bool run_trace(const struct run_config *config, const struct trace *trace,
     node_outcome_free(&run.outcome);
     free(run.times);
     free(run.body);
+    free(run.everywhere);
     if (!ok)
         run_result_free(result);
     return ok;

@@ -11,6 +11,8 @@
  *
  * What a request is to the core: a body as long as four bytes a prompt token,
  * and as max_tokens the power of two that holds its answer, since users guess.
+ * Where the trace names the blocks of prompts, each block's text begins with its
+ * id, so that the core sees which requests begin alike as it does in real bodies.
  */
 #ifndef SCHEDULER_SIM_RUN_H
 #define SCHEDULER_SIM_RUN_H
@@ -26,14 +28,25 @@
 #include "scheduler/sim/step_model.h"
 #include "scheduler/sim/trace.h"
 
+/* Prefix caches of the nodes; all but off need a trace that names its blocks. */
+enum run_caches {
+    RUN_CACHES_OFF,    /* cached_share is taken off every prompt */
+    RUN_CACHES_NODE,   /* each node has its own, in its KV memory */
+    RUN_CACHES_SHARED, /* and one without bounds for all, as the ceiling */
+};
+
 struct run_config {
     const struct step_model *model;
     const struct routing *routing;
     struct batch_policy policy;
     bool classic; /* static batching that starts and ends together; policy is STATIC */
     uint32_t nodes;
-    double cached_share; /* of the prompts, 0 to below 1 */
-    double kv_share;     /* of struct scheduler_config */
+    /* Of the prompts, 0 to below 1: taken off each where caches are off, and what a node's speed is
+     * reckoned with. */
+    double cached_share;
+    enum run_caches caches;
+    double prefix_affinity_weight; /* of struct scheduler_config; 0 where caches are off */
+    double kv_share;               /* of struct scheduler_config */
     uint32_t assign_ahead_percent;
     int64_t tick_us;
     int64_t heartbeat_us;
@@ -71,7 +84,10 @@ struct run_result {
     uint64_t late;                         /* unfinished ones included */
     bool given_up;                         /* before the horizon, see late_share */
     uint64_t prompt_tokens, output_tokens; /* of the finished ones */
-    double duration_s;                     /* first arrival to last result, or the horizon */
+    double cached_share;                   /* of their prompt tokens, not computed */
+    double cached_share_expected;          /* by the core when it assigned them */
+    uint64_t affinity_assignments;
+    double duration_s; /* first arrival to last result, or the horizon */
     double node_hours;
     double busy_hours;
     uint64_t steps;

@@ -6,18 +6,13 @@
 
 double run_node_speed(const struct run_config *config, const struct trace *trace)
 {
-    const struct step_model *model = config->model;
-    double prompt = (double)trace->prompt_tokens / (double)trace->count;
-    double output = (double)trace->output_tokens / (double)trace->count;
-    double context = trace->context_tokens / (double)trace->output_tokens;
-    double row_us = model->decode_us +
-                    model->prefill_us * prompt * (1 - config->cached_share) / output +
-                    model->kv_us * context;
-    double rows = fmax(1, (config->step_us_target - model->fixed_us) / row_us);
+    const double count = (double)trace->count;
+    const struct step_lengths lengths = {
+        .prompt = (double)trace->prompt_tokens / count * (1 - config->cached_share),
+        .output = (double)trace->output_tokens / count,
+        .context = trace->context_tokens / (double)trace->output_tokens};
 
-    rows = fmin(rows, (double)model->kv_tokens / context);
-    rows = fmin(rows, model->max_seqs);
-    return rows * 1e6 / (model->fixed_us + rows * row_us);
+    return step_model_speed(config->model, &lengths, config->step_us_target);
 }
 
 static int ascending(const void *a, const void *b)
@@ -67,6 +62,21 @@ static void sum_nodes(struct run *run, int64_t end_us)
             : 0;
 }
 
+static void sum_prefixes(struct run *run)
+{
+    struct run_result *result = run->result;
+    struct scheduler_gauges gauges;
+
+    scheduler_gauges(run->core, &gauges);
+    const struct scheduler_prefixes *prefixes = &gauges.prefixes;
+    result->affinity_assignments = prefixes->affinity_assignments;
+    if (prefixes->prompt_tokens > 0)
+        result->cached_share = (double)prefixes->cached_tokens / (double)prefixes->prompt_tokens;
+    if (prefixes->prompt_tokens_expected > 0)
+        result->cached_share_expected =
+            (double)prefixes->cached_tokens_expected / (double)prefixes->prompt_tokens_expected;
+}
+
 bool run_sum_up(struct run *run, struct err *err)
 {
     struct run_result *result = run->result;
@@ -92,6 +102,7 @@ bool run_sum_up(struct run *run, struct err *err)
     if (result->hours_count > RUN_HOURS_MAX)
         result->hours_count = RUN_HOURS_MAX;
     sum_nodes(run, end_us);
+    sum_prefixes(run);
     return true;
 }
 

@@ -30,7 +30,8 @@ struct run {
     struct node_outcome outcome;
     struct request_times *times;
     char *body;
-    size_t next; /* request to arrive */
+    uint8_t *everywhere; /* (trace->blocks_limit) of struct block_cache; NULL unless shared */
+    size_t next;         /* request to arrive */
     uint64_t ended;
     bool paused;
     int64_t now_us;

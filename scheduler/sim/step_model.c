@@ -48,6 +48,17 @@ double step_model_us(const struct step_model *model, const struct step_shape *sh
            model->kv_us * (double)shape->kv_tokens;
 }
 
+double step_model_speed(const struct step_model *model, const struct step_lengths *lengths,
+                        double us_target)
+{
+    double row_us = model->decode_us + model->prefill_us * lengths->prompt / lengths->output +
+                    model->kv_us * lengths->context;
+    double rows = fmax(1, (us_target - model->fixed_us) / row_us);
+
+    rows = fmin(rows, fmin(model->max_seqs, (double)model->kv_tokens / lengths->context));
+    return rows * 1e6 / (model->fixed_us + rows * row_us);
+}
+
 /* Numbers of the file in its order; the two sizes are whole. */
 struct field {
     const char *name;

@@ -54,6 +54,17 @@ bool step_model_write(const struct step_model *model, const char *path, struct e
 
 double step_model_us(const struct step_model *model, const struct step_shape *shape);
 
+/* Of the requests that a node answers, in the mean. */
+struct step_lengths {
+    double prompt;  /* tokens to compute: those in a cache left out */
+    double output;  /* at least 1 */
+    double context; /* of a running sequence */
+};
+
+/* The best rate (output tokens/s) of a node whose step still meets the target. */
+double step_model_speed(const struct step_model *model, const struct step_lengths *lengths,
+                        double us_target);
+
 struct step_sample {
     struct step_shape shape;
     double us;

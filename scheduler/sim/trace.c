@@ -27,6 +27,7 @@ struct reader {
     char *fields[FIELDS_MAX];
     size_t field_count;
     struct random random;
+    uint8_t *seen; /* (TRACE_BLOCKS_MAX) bytes; NULL before the first block */
 };
 
 static bool reject(const struct reader *reader, struct err *err, const char *what)
@@ -101,6 +102,13 @@ static bool append(struct trace *trace, struct trace_request request, struct err
     return true;
 }
 
+static bool is_selected(const struct trace_options *options, int64_t at_us)
+{
+    int64_t at = at_us - options->from_us;
+
+    return at >= 0 && (options->length_us == 0 || at < options->length_us);
+}
+
 /* Select and scale. at_us counts from the trace's first request. */
 static bool take(struct reader *reader, int64_t at_us, uint32_t prompt, uint32_t output,
                  struct err *err)
@@ -108,10 +116,12 @@ static bool take(struct reader *reader, int64_t at_us, uint32_t prompt, uint32_t
     const struct trace_options *options = reader->options;
     int64_t at = at_us - options->from_us;
 
-    if (at < 0 || (options->length_us > 0 && at >= options->length_us))
+    if (!is_selected(options, at_us))
         return true;
     return append(reader->trace,
-                  (struct trace_request){(int64_t)((double)at / options->scale), prompt, output},
+                  (struct trace_request){.arrival_us = (int64_t)((double)at / options->scale),
+                                         .prompt_tokens = prompt,
+                                         .output_tokens = output},
                   err);
 }
 
@@ -165,32 +175,91 @@ static bool json_length(const json_t *object, const char *key, uint32_t *tokens)
     return true;
 }
 
+static bool grow_blocks(struct trace *trace, size_t more, struct err *err)
+{
+    size_t capacity = trace->blocks_capacity ? trace->blocks_capacity : 65536;
+    void *grown;
+
+    while (capacity < trace->blocks_count + more)
+        capacity *= 2;
+    if (capacity == trace->blocks_capacity)
+        return true;
+    grown = realloc(trace->blocks, capacity * sizeof *trace->blocks);
+    if (!grown)
+        return err_set(err, ERR_FATAL, "trace: out of memory for %zu blocks", capacity);
+    trace->blocks = grown;
+    trace->blocks_capacity = capacity;
+    return true;
+}
+
+/* Blocks that the last request of the trace begins with; those that all came before are what an
+ * unbounded cache would have had. */
+static bool take_blocks(struct reader *reader, const json_t *ids, struct err *err)
+{
+    struct trace *trace = reader->trace;
+    struct trace_request *request = &trace->requests[trace->count - 1];
+    size_t count = json_array_size(ids), repeated = 0;
+
+    if (count != (request->prompt_tokens + TRACE_BLOCK_TOKENS - 1) / TRACE_BLOCK_TOKENS)
+        return reject(reader, err, "hash_ids are not as many as the prompt's blocks of 512 tokens");
+    if (!reader->seen && !(reader->seen = calloc(TRACE_BLOCKS_MAX, 1)))
+        return err_set(err, ERR_FATAL, "trace: out of memory for the blocks");
+    if (!grow_blocks(trace, count, err))
+        return false;
+    request->blocks = (uint32_t)count;
+    request->blocks_at = trace->blocks_count;
+    for (size_t i = 0; i < count; i++) {
+        json_int_t id = json_integer_value(json_array_get(ids, i));
+        if (!json_is_integer(json_array_get(ids, i)) || id < 0 || id >= TRACE_BLOCKS_MAX)
+            return reject(reader, err, "hash_ids are numbers from 0 to 16777215");
+        repeated += repeated == i && reader->seen[id];
+        reader->seen[id] = 1;
+        trace->blocks[trace->blocks_count++] = (uint32_t)id;
+        trace->blocks_limit = id < trace->blocks_limit ? trace->blocks_limit : (uint32_t)id + 1;
+    }
+    repeated *= TRACE_BLOCK_TOKENS;
+    trace->repeated_tokens +=
+        repeated < request->prompt_tokens ? repeated : request->prompt_tokens - 1;
+    return true;
+}
+
+static bool take_mooncake(struct reader *reader, const json_t *object, int64_t at_us,
+                          struct err *err)
+{
+    const json_t *ids = json_object_get(object, "hash_ids");
+    uint32_t prompt, output;
+
+    if (!json_length(object, "input_length", &prompt) ||
+        !json_length(object, "output_length", &output))
+        return reject(reader, err, "expected {timestamp, input_length, output_length}");
+    if (!is_selected(reader->options, at_us))
+        return true;
+    return take(reader, at_us, prompt, output, err) && (!ids || take_blocks(reader, ids, err));
+}
+
 static bool read_mooncake(struct reader *reader, struct err *err)
 {
     int64_t first_ms = 0, last_ms = 0;
-    bool first = true;
+    bool first = true, ok;
 
     do {
         json_t *object = json_loads(reader->line, 0, NULL);
         json_t *timestamp = json_object_get(object, "timestamp");
-        uint32_t prompt, output;
-        bool good = json_is_integer(timestamp) && json_length(object, "input_length", &prompt) &&
-                    json_length(object, "output_length", &output);
-        int64_t at_ms = good ? json_integer_value(timestamp) : 0;
+        int64_t at_ms = json_integer_value(timestamp);
 
-        json_decref(object);
-        if (!good)
-            return reject(reader, err, "expected {timestamp, input_length, output_length}");
         if (first)
             first_ms = last_ms = at_ms;
-        if (at_ms < last_ms)
-            return reject(reader, err, "time goes back");
         first = false;
+        if (!json_is_integer(timestamp))
+            ok = reject(reader, err, "expected {timestamp, input_length, output_length}");
+        else if (at_ms < last_ms)
+            ok = reject(reader, err, "time goes back");
+        else
+            ok = take_mooncake(reader, object, (at_ms - first_ms) * 1000, err);
         last_ms = at_ms;
-        if (!take(reader, (at_ms - first_ms) * 1000, prompt, output, err))
-            return false;
-    } while (next_line(reader));
-    return true;
+        json_decref(object);
+    } while (ok && next_line(reader));
+    return ok;
 }
 
 static uint32_t draw_length(struct random *random, double mean, double sigma)
@@ -218,7 +287,10 @@ static bool draw_window(struct reader *reader, const struct trace_window *window
         uint32_t prompt = draw_length(&reader->random, window->prompt, window->prompt_sigma);
         uint32_t output = draw_length(&reader->random, window->output, window->output_sigma);
         int64_t at_us = (int64_t)((at - from) * 1e6);
-        if (!append(reader->trace, (struct trace_request){at_us, prompt, output}, err))
+        if (!append(reader->trace,
+                    (struct trace_request){
+                        .arrival_us = at_us, .prompt_tokens = prompt, .output_tokens = output},
+                    err))
             return false;
     }
 }
@@ -325,7 +397,8 @@ static bool read_offline(struct reader *reader, struct err *err)
             !parse_length(reader->fields[prompt_at], &prompt) ||
             !parse_length(reader->fields[output_at], &output))
             return reject(reader, err, "expected token counts from 0 to 10000000");
-        if (!append(reader->trace, (struct trace_request){0, prompt, output}, err))
+        if (!append(reader->trace,
+                    (struct trace_request){.prompt_tokens = prompt, .output_tokens = output}, err))
             return false;
     }
     return true;
@@ -396,6 +469,7 @@ bool trace_read(struct trace *trace, const struct trace_options *options, struct
     if (ok && trace->duration_us == 0)
         trace->duration_us = trace->requests[trace->count - 1].arrival_us;
     free(reader.line);
+    free(reader.seen);
     fclose(reader.file);
     if (!ok)
         trace_free(trace);
@@ -405,5 +479,6 @@ bool trace_read(struct trace *trace, const struct trace_options *options, struct
 void trace_free(struct trace *trace)
 {
     free(trace->requests);
+    free(trace->blocks);
     *trace = (struct trace){0};
 }

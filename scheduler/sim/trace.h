@@ -5,13 +5,13 @@
  * The format is known by the file's first line:
  *
  *   TIMESTAMP,ContextTokens,GeneratedTokens     Azure LLM inference trace (CSV, local time)
- *   {"timestamp": ms, "input_length": ...}      Mooncake (JSON lines)
- *   window_start_s,rate_rps,...                 a day by windows (ServeGen, aggregated): Poisson
- *                                               arrivals at the window's rate, log-normal lengths
- *                                               of the window's means, with the sigmas of two more
- *                                               columns; without them 0.9 and 1.0, which match the
- *                                               mean-to-median ratios of the Azure trace
- *   any other header, with columns named        CSV without times: an offline job, all there at 0
+ *   {"timestamp": ms, "input_length": ...}      Mooncake (JSON lines); its hash_ids name the
+ * prompt's blocks of 512 tokens, the last one in part: equal ids are equal prompts up to the
+ * block's end window_start_s,rate_rps,...                 a day by windows (ServeGen, aggregated):
+ * Poisson arrivals at the window's rate, log-normal lengths of the window's means, with the sigmas
+ * of two more columns; without them 0.9 and 1.0, which match the mean-to-median ratios of the Azure
+ * trace any other header, with columns named        CSV without times: an offline job, all there at
+ * 0
  *
  * Times start at 0 with the first request, in microseconds, non-decreasing.
  * scale multiplies the arrival rate by dividing the times; the requests stay
@@ -25,10 +25,14 @@
 
 #include "common/err.h"
 
+enum { TRACE_BLOCK_TOKENS = 512, TRACE_BLOCKS_MAX = 1 << 24 };
+
 struct trace_request {
     int64_t arrival_us;
     uint32_t prompt_tokens; /* at least 1 */
     uint32_t output_tokens; /* at least 1 */
+    uint32_t blocks;        /* 0: the trace does not say how prompts begin */
+    size_t blocks_at;       /* of them in struct trace */
 };
 
 struct trace_options {
@@ -50,6 +54,11 @@ struct trace {
     uint64_t prompt_tokens;
     uint64_t output_tokens;
     double context_tokens; /* read by all output tokens together, each at its place */
+    uint32_t *blocks;      /* ids, all below blocks_limit */
+    size_t blocks_count;
+    size_t blocks_capacity;
+    uint32_t blocks_limit;    /* 0: the trace names none */
+    uint64_t repeated_tokens; /* of the prompts: in leading blocks that came before */
 };
 
 /* A trace by windows as it stands, for the fluid mode; rates are scaled. */

@@ -73,9 +73,10 @@ static void make_trace(struct trace *trace, double rate, double seconds, double 
     trace->requests = calloc(trace->capacity, sizeof *trace->requests);
     while ((at += random_exponential(&random, 1 / rate)) < seconds &&
            trace->count < trace->capacity) {
-        const struct trace_request request = {(int64_t)(at * 1e6),
-                                              1 + (uint32_t)random_exponential(&random, prompt),
-                                              1 + (uint32_t)random_exponential(&random, output)};
+        const struct trace_request request = {
+            .arrival_us = (int64_t)(at * 1e6),
+            .prompt_tokens = 1 + (uint32_t)random_exponential(&random, prompt),
+            .output_tokens = 1 + (uint32_t)random_exponential(&random, output)};
         trace->requests[trace->count++] = request;
         trace->prompt_tokens += request.prompt_tokens;
         trace->output_tokens += request.output_tokens;
@@ -219,7 +220,8 @@ static void nodes_come_and_go_and_nothing_is_lost(void **state)
     /* A minute of rush, then five of calm. */
     make_trace(&trace, 60, 60, 500, 300);
     for (int i = 0; i < 300 && trace.count < trace.capacity; i++) {
-        trace.requests[trace.count++] = (struct trace_request){(60 + i) * 1000000LL, 100, 50};
+        trace.requests[trace.count++] = (struct trace_request){
+            .arrival_us = (60 + i) * 1000000LL, .prompt_tokens = 100, .output_tokens = 50};
         trace.prompt_tokens += 100;
         trace.output_tokens += 50;
     }

@@ -144,6 +144,50 @@ static void mooncake(void **state)
            2, "time goes back", &options);
 }
 
+/* 1,500 tokens in three blocks; the second shares two of them, the third is the first again, whose
+ * last token is always computed; a block that came before counts only at the beginning. */
+static void mooncake_blocks(void **state)
+{
+    static const char first[] = "{\"timestamp\": 0, \"input_length\": 1500, \"output_length\": 1, "
+                                "\"hash_ids\": [4, 7, 9]}\n";
+    static const uint32_t ids[] = {4, 7, 9, 4, 7, 3, 9, 4, 4, 7, 9};
+    struct trace trace;
+    struct trace_options options = plain();
+    char text[1024];
+
+    (void)state;
+    snprintf(text, sizeof text,
+             "%s{\"timestamp\": 1, \"input_length\": 1100, \"output_length\": 1, "
+             "\"hash_ids\": [4, 7, 3]}\n"
+             "{\"timestamp\": 2, \"input_length\": 600, \"output_length\": 1, "
+             "\"hash_ids\": [9, 4]}\n%s",
+             first,
+             "{\"timestamp\": 3, \"input_length\": 1500, \"output_length\": 1, "
+             "\"hash_ids\": [4, 7, 9]}\n");
+    read_text(&trace, text, &options);
+    assert_int_equal(trace.blocks_count, 11);
+    assert_memory_equal(trace.blocks, ids, sizeof ids);
+    assert_int_equal(trace.blocks_limit, 10);
+    assert_int_equal(trace.requests[1].blocks, 3);
+    assert_int_equal(trace.requests[2].blocks_at, 6);
+    assert_int_equal(trace.repeated_tokens, 1024 + 599 + 1499);
+    trace_free(&trace);
+    /* What was not selected was not seen. */
+    options.from_us = 3000;
+    read_text(&trace, text, &options);
+    assert_int_equal(trace.count, 1);
+    assert_int_equal(trace.repeated_tokens, 0);
+    trace_free(&trace);
+    options.from_us = 0;
+    refuse("{\"timestamp\": 0, \"input_length\": 513, \"output_length\": 1, \"hash_ids\": [1]}\n",
+           1, "not as many as the prompt's blocks", &options);
+    refuse("{\"timestamp\": 0, \"input_length\": 1, \"output_length\": 1, \"hash_ids\": [-1]}\n", 1,
+           "hash_ids are numbers", &options);
+    refuse("{\"timestamp\": 0, \"input_length\": 1, \"output_length\": 1, "
+           "\"hash_ids\": [16777216]}\n",
+           1, "hash_ids are numbers", &options);
+}
+
 /* 1,000 s at 10/s, then 1,000 s of nothing. */
 static void windows(void **state)
 {
@@ -253,6 +297,7 @@ int main(void)
         cmocka_unit_test(azure),
         cmocka_unit_test(azure_refused),
         cmocka_unit_test(mooncake),
+        cmocka_unit_test(mooncake_blocks),
         cmocka_unit_test(windows),
         cmocka_unit_test(windows_with_sigmas),
         cmocka_unit_test(windows_refused),
