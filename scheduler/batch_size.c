@@ -112,6 +112,19 @@ uint32_t batch_size_answer(const struct batch_policy *policy, const struct batch
     return clamp_round(answer, policy->max);
 }
 
+uint32_t batch_size_most(const struct batch_policy *policy, const struct batch_signal *signal)
+{
+    double most = policy->max, share = policy->kv_share > 0 ? policy->kv_share : 1;
+
+    if (policy->kind == BATCH_STATIC)
+        most = policy->base;
+    else if (policy->kind == BATCH_FORMULA)
+        most = fmin(most, formula(policy, 0));
+    if (signal->kv_tokens > 0 && signal->kv_tokens_need > 0)
+        most = fmin(most, floor(share * (double)signal->kv_tokens / signal->kv_tokens_need));
+    return clamp_round(most, signal->max_seqs < 1 ? 1 : signal->max_seqs);
+}
+
 uint32_t batch_size_update(struct batch_size *batch, const struct batch_policy *policy,
                            const struct batch_signal *signal, int64_t now_ms)
 {

@@ -77,6 +77,10 @@ uint32_t batch_size_formula(const struct batch_policy *policy, double load);
 /* The answer of the policy now, not smoothed, at least 1. */
 uint32_t batch_size_answer(const struct batch_policy *policy, const struct batch_signal *signal);
 
+/* The most that the policy may come to allow such a worker, at least 1: its upper limit, the
+ * worker's own, and what the memory holds at the need of the sequences it has now. */
+uint32_t batch_size_most(const struct batch_policy *policy, const struct batch_signal *signal);
+
 /* The size to use now; changes at most once a window. Averages the signal's running and step_us
  * itself; its steady_running is not looked at. */
 uint32_t batch_size_update(struct batch_size *batch, const struct batch_policy *policy,

@@ -7,11 +7,14 @@
 
 enum { WINDOWS_MISSED_MAX = 144 }; /* a day of ten-minute windows: older ones weigh nothing */
 
-/* Time constants: of the arrival rate in seconds, of the speed in busy seconds, of the ratio in
- * output tokens. */
-static const double rate_s = 60, speed_busy_s = 60, share_tokens = 20000;
+/* Constants of averages: of the arrival rate, and of the ratio of output to estimate, which has
+ * seen neither less than so many tokens nor less than so long. (Twenty thousand tokens alone are a
+ * dozen answers of a busy fleet, and what they happen to be long made a third more workers.) */
+static const double rate_s = 60, share_tokens = 20000, share_s = 300;
+/* How far beyond the batches that were seen a speed is judged. */
+static const double batch_growth = 8;
 /* Steps shorter than this in all say more of the clock than of the worker. */
-static const double busy_s_min = 0.05;
+static const uint64_t busy_us_min = 50000;
 
 void capacity_init(struct capacity *capacity, const struct capacity_config *config, int64_t now_ms)
 {
@@ -52,22 +55,23 @@ static void observe_traffic(struct capacity *capacity, double tokens, int64_t no
     capacity->window_from_ms += windows * capacity->config.window_ms;
 }
 
-static void observe_work(struct capacity *capacity, const struct capacity_counts *counts)
+static void observe_work(struct capacity *capacity, const struct capacity_counts *counts,
+                         int64_t now_ms)
 {
     const struct capacity_counts *last = &capacity->last;
-    double busy_s = (double)(counts->busy_us - last->busy_us) / 1e6;
-    double decoded = (double)(counts->decode_tokens - last->decode_tokens);
+    uint64_t busy_us = counts->busy_us - last->busy_us;
     double estimated = (double)(counts->finished_tokens - last->finished_tokens);
     double output = (double)(counts->output_tokens - last->output_tokens);
+    double seconds = (double)(now_ms - capacity->updated_ms) / 1000;
 
-    /* The first measurement is the speed; 0 would pull on it for a minute. */
-    if (busy_s >= busy_s_min && decoded > 0)
-        capacity->speed += (capacity->speed > 0 ? weight(busy_s, speed_busy_s) : 1) *
-                           (decoded / busy_s - capacity->speed);
+    if (busy_us >= busy_us_min)
+        speed_observe(&capacity->speed, counts->steps - last->steps,
+                      counts->decode_tokens - last->decode_tokens, busy_us, seconds);
     /* At first the mean of all, so that the assumption of 1 leaves no trace. */
     if (estimated > 0)
         capacity->output_share +=
-            fmax(weight(estimated, share_tokens), estimated / (double)counts->finished_tokens) *
+            fmax(fmin(weight(estimated, share_tokens), weight(seconds, share_s)),
+                 estimated / (double)counts->finished_tokens) *
             (output / estimated - capacity->output_share);
 }
 
@@ -91,6 +95,48 @@ static double waiting_tokens(const struct capacity *capacity, const struct capac
     return estimated * capacity->output_share;
 }
 
+static uint32_t batch_most(const struct capacity_counts *counts)
+{
+    return counts->workers > 0 ? (uint32_t)(counts->batch_most / counts->workers) : 0;
+}
+
+/* Of a worker with all it can take: no more than it may run, nor than the step time wanted allows,
+ * nor than can be told from what was seen. */
+static double full_speed(const struct capacity *capacity, uint32_t most)
+{
+    const struct speed *speed = &capacity->speed;
+    double rows = fmax(capacity->config.planner.base_batch, batch_growth * speed->rows_now);
+
+    if (most > 0)
+        rows = fmin(rows, most);
+    if (capacity->config.step_us_target > 0)
+        rows = fmin(rows, speed_rows(speed, (double)capacity->config.step_us_target));
+    return speed_at(speed, fmax(rows, 1));
+}
+
+struct capacity_counts capacity_count(const struct scheduler_gauges *gauges, uint64_t lag)
+{
+    struct capacity_counts counts = {
+        .arrived_tokens = gauges->work.arrived_tokens,
+        .finished_tokens = gauges->work.finished_tokens,
+        .output_tokens = gauges->work.output_tokens,
+        .steps = gauges->work.steps,
+        .decode_tokens = gauges->work.decode_tokens,
+        .busy_us = gauges->work.busy_us,
+        .in_flight = gauges->in_flight,
+        .batch_most = gauges->batch_most,
+        .workers = gauges->workers_serving,
+    };
+
+    for (int i = 0; i < CLASS_COUNT; i++) {
+        counts.waiting_requests += gauges->classes[i].waiting_requests;
+        counts.waiting_tokens += gauges->classes[i].waiting_tokens;
+    }
+    if (gauges->paused && lag > counts.waiting_requests)
+        counts.unread_requests = lag - counts.waiting_requests;
+    return counts;
+}
+
 bool capacity_update(struct capacity *capacity, const struct capacity_counts *counts,
                      int64_t now_ms)
 {
@@ -99,7 +145,7 @@ bool capacity_update(struct capacity *capacity, const struct capacity_counts *co
     if (now_ms - capacity->updated_ms < capacity->config.interval_ms)
         return false;
     observe_traffic(capacity, arrived, now_ms);
-    observe_work(capacity, counts);
+    observe_work(capacity, counts, now_ms);
     capacity->last = *counts;
     capacity->updated_ms = now_ms;
     if (now_ms - capacity->begun_ms < capacity->config.settle_ms)
@@ -113,8 +159,9 @@ bool capacity_update(struct capacity *capacity, const struct capacity_counts *co
             counts->in_flight + counts->waiting_requests + counts->unread_requests,
         .waiting_tokens = waiting_tokens(capacity, counts),
         .forecast_tokens_per_s = forecast(capacity),
-        .speed_tokens_per_s = capacity->speed,
+        .speed_tokens_per_s = full_speed(capacity, batch_most(counts)),
         .workers = counts->workers,
+        .batch_most = batch_most(counts),
     };
     planner_decide(&capacity->planner, &capacity->load, now_ms, &capacity->decision);
     return true;

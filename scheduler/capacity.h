@@ -12,8 +12,11 @@
  * before max_tokens, and the prompts' share of the work, are then in the ratio
  * and the speed alike, and cancel out.
  *
- * Speed is output tokens per second that a worker spent in steps. Idle time
- * counts nothing; the newest minute of steps weighs most.
+ * Speed is what a worker does with the largest batch that policy, memory and the
+ * step time wanted allow it, judged from what workers report of their steps
+ * (speed.h). The judgement is trusted up to twice the batch that they have, or
+ * to the base batch: so it is always made near what was seen, and comes closer
+ * while workers fill. Idle time counts nothing.
  *
  * A leader that has just begun knows neither its workers nor their speed: it
  * decides nothing for settle_ms, and then keeps what runs for the planner's
@@ -29,10 +32,13 @@
 
 #include "scheduler/planner.h"
 #include "scheduler/predict.h"
+#include "scheduler/scheduler.h"
+#include "scheduler/speed.h"
 
 struct capacity_config {
     struct planner_config planner;
     struct predict_params predictor;
+    int64_t step_us_target; /* slowest step that is still wanted; 0: any */
     bool forecasts;         /* false: plans for the traffic of the last minute */
     uint32_t windows_ahead; /* at least 1 */
     int64_t window_ms;      /* of traffic */
@@ -45,13 +51,15 @@ struct capacity_counts {
     uint64_t arrived_tokens;  /* estimated, of requests that came since then */
     uint64_t finished_tokens; /* estimated, of completed requests */
     uint64_t output_tokens;   /* of the same */
-    uint64_t decode_tokens;   /* by all workers */
-    uint64_t busy_us;         /* in steps, by all workers */
+    uint64_t steps;           /* by all workers */
+    uint64_t decode_tokens;   /* in these */
+    uint64_t busy_us;         /* the same */
     uint64_t waiting_requests;
     uint64_t waiting_tokens;  /* estimated */
     uint64_t unread_requests; /* in the topics behind what waits: there is no room to read them */
     uint64_t in_flight;
-    uint32_t workers; /* alive and not draining */
+    uint64_t batch_most; /* sequences that the workers may come to run, all together */
+    uint32_t workers;    /* alive and not draining */
 };
 
 struct capacity {
@@ -60,16 +68,19 @@ struct capacity {
     struct predict predict;
     struct capacity_counts last; /* of the last update */
     int64_t begun_ms, updated_ms, window_from_ms;
-    double window_tokens;     /* estimated, of the window that is open */
-    double arriving_per_s;    /* estimated tokens, over about the last minute */
-    double output_share;      /* output tokens for each estimated one */
-    double speed;             /* output tokens a busy second; 0 unknown */
+    double window_tokens;  /* estimated, of the window that is open */
+    double arriving_per_s; /* estimated tokens, over about the last minute */
+    double output_share;   /* output tokens for each estimated one */
+    struct speed speed;
     struct planner_load load; /* of the last decision */
     struct planner_decision decision;
     bool decided; /* there was one */
 };
 
 void capacity_init(struct capacity *capacity, const struct capacity_config *config, int64_t now_ms);
+
+/* From the core's gauges. lag: requests in the topics behind the admitted offsets. */
+struct capacity_counts capacity_count(const struct scheduler_gauges *gauges, uint64_t lag);
 
 /* Call as often as convenient; what comes before interval_ms is over does nothing. True: there is
  * a new decision, the first or the next. */

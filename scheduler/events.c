@@ -273,10 +273,13 @@ static void compare_running(struct scheduler *scheduler, struct run *run,
 static void count_work(struct scheduler *scheduler, struct run *run,
                        const struct heartbeat *heartbeat)
 {
+    if (heartbeat->steps > run->steps)
+        scheduler->work.steps += (uint64_t)(heartbeat->steps - run->steps);
     if (heartbeat->decode_tokens > run->decode_tokens)
         scheduler->work.decode_tokens += (uint64_t)(heartbeat->decode_tokens - run->decode_tokens);
     if (heartbeat->busy_us > run->busy_us)
         scheduler->work.busy_us += (uint64_t)(heartbeat->busy_us - run->busy_us);
+    run->steps = heartbeat->steps;
     run->decode_tokens = heartbeat->decode_tokens;
     run->busy_us = heartbeat->busy_us;
 }

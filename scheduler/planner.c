@@ -2,6 +2,7 @@
 #include "scheduler/planner.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,23 +22,36 @@ static uint64_t ceil_div(uint64_t a, uint64_t b)
     return a / b + (a % b != 0);
 }
 
+/* So many are worth having: a base batch for each that is started, a request for each that runs. */
+static uint32_t worth(const struct planner_config *config, const struct planner_load *load,
+                      uint32_t running)
+{
+    bool small = load->batch_most > 0 && load->batch_most < config->base_batch;
+    uint64_t batches =
+        ceil_div(load->outstanding_requests, small ? load->batch_most : config->base_batch);
+    uint64_t kept = load->outstanding_requests < running ? load->outstanding_requests : running;
+    uint64_t most = batches > kept ? batches : kept;
+
+    return most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
+}
+
 /* What is wanted now, and the bound that decided it. */
 static uint32_t wish(const struct planner_config *config, const struct planner_load *load,
-                     const char **bound)
+                     uint32_t running, const char **bound)
 {
-    const uint64_t worth = ceil_div(load->outstanding_requests, config->base_batch);
+    const uint32_t most = worth(config, load, running);
     double rate =
         load->forecast_tokens_per_s + load->waiting_tokens * 1000 / (double)config->drain_ms;
     double speed = load->speed_tokens_per_s * config->utilisation;
     /* Before anything was measured the backlog's size is all there is to go by. */
-    double wanted = load->speed_tokens_per_s > 0 ? ceil(rate / speed) : (double)worth;
+    double wanted = load->speed_tokens_per_s > 0 ? ceil(rate / speed) : (double)most;
 
     *bound = "rate";
     if (load->outstanding_requests > 0 && wanted < 1)
         wanted = 1;
-    if (wanted > (double)worth) {
-        wanted = (double)worth;
-        *bound = "outstanding / base batch";
+    if (wanted > most) {
+        wanted = most;
+        *bound = "outstanding requests";
     }
     if (wanted > config->workers_max) {
         wanted = config->workers_max;
@@ -77,19 +91,17 @@ void planner_keep(struct planner *planner, uint32_t workers, int64_t now_ms)
 {
     uint32_t max = planner->config.workers_max;
 
-    largest_in_window(planner, workers < max ? workers : max, now_ms);
+    planner->wanted = largest_in_window(planner, workers < max ? workers : max, now_ms);
 }
 
 void planner_decide(struct planner *planner, const struct planner_load *load, int64_t now_ms,
                     struct planner_decision *decision)
 {
+    uint32_t running = load->workers > planner->wanted ? load->workers : planner->wanted;
     const char *bound;
 
-    decision->wish = wish(&planner->config, load, &bound);
-    decision->wanted = largest_in_window(planner, decision->wish, now_ms);
-    /* Never start workers on the strength of an old wish: hysteresis only keeps what runs. */
-    if (decision->wanted > decision->wish && decision->wanted > load->workers)
-        decision->wanted = load->workers > decision->wish ? load->workers : decision->wish;
+    decision->wish = wish(&planner->config, load, running, &bound);
+    decision->wanted = planner->wanted = largest_in_window(planner, decision->wish, now_ms);
     snprintf(decision->reason, sizeof decision->reason,
              "forecast %.0f tok/s + %.0f waiting tok, %.0f tok/s a worker, %llu outstanding: %u by "
              "%s%s",

@@ -43,9 +43,10 @@ struct run {
      * way when the worker counted is in neither of its reports, so it counts for two. */
     uint64_t kv_tokens_new, kv_tokens_newer;
     int64_t step_us;
-    int64_t decode_tokens, busy_us; /* its totals, as last reported */
+    int64_t steps, decode_tokens, busy_us; /* its totals, as last reported */
     struct batch_size batch;
     uint32_t batch_limit;    /* sequences it may run now */
+    uint32_t batch_most;     /* and at most, by batch_size_most(); 0: nothing known yet */
     struct job_list jobs;    /* RUNNING here */
     uint64_t kv_tokens;      /* estimated need of its jobs */
     uint64_t prefill_work;   /* balance_prefill_work() of those that have not begun to answer */

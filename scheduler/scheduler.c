@@ -218,7 +218,10 @@ void scheduler_gauges(const struct scheduler *scheduler, struct scheduler_gauges
     for (uint32_t i = 0; i < scheduler->config.slots; i++) {
         const struct run *run = slot_current(&scheduler->slots[i]);
         gauges->workers_alive += run && run->state == RUN_ALIVE;
-        gauges->workers_serving += run && run->state == RUN_ALIVE && !run->draining;
+        if (!run || run->state != RUN_ALIVE || run->draining)
+            continue;
+        gauges->workers_serving++;
+        gauges->batch_most += run->batch_most ? run->batch_most : run->batch_limit;
     }
 }
 

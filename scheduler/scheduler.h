@@ -177,8 +177,9 @@ struct scheduler_work {
     uint64_t arrived_tokens;  /* estimated; of requests that are younger than this leader */
     uint64_t finished_tokens; /* estimated; of completed requests */
     uint64_t output_tokens;   /* of the same */
-    uint64_t decode_tokens;   /* by all workers, as they report it */
-    uint64_t busy_us;         /* in their steps */
+    uint64_t steps;           /* by all workers, as they report it */
+    uint64_t decode_tokens;   /* in these */
+    uint64_t busy_us;         /* the same */
 };
 /* Prefix caches: what the workers found, and what was expected of them. Totals. */
 struct scheduler_prefixes {
@@ -199,6 +200,7 @@ struct scheduler_gauges {
     bool paused;         /* there is no room to read on in some partition */
     uint32_t workers_alive;
     uint32_t workers_serving; /* of those, not draining */
+    uint64_t batch_most;      /* sequences that these may come to run, all together */
     struct scheduler_work work;
     struct scheduler_prefixes prefixes;
 };

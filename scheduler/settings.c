@@ -107,6 +107,7 @@ struct capacity_config settings_capacity(const struct settings *settings, uint32
                     .drain_ms = settings->drain_us / 1000,
                     .scale_down_ms = settings->scale_down_us / 1000},
         .predictor = predict_defaults(lstm ? PREDICT_LSTM : settings_predictor(settings)),
+        .step_us_target = settings->step_target_us,
         .forecasts = settings->traffic_prediction,
         .windows_ahead = windows_ahead(settings),
         .window_ms = settings->traffic_window_us / 1000,

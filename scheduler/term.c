@@ -334,21 +334,7 @@ static void term_plan(struct term *term)
     struct scheduler_gauges gauges;
 
     scheduler_gauges(term->feed.scheduler, &gauges);
-    struct capacity_counts counts = {
-        .arrived_tokens = gauges.work.arrived_tokens,
-        .finished_tokens = gauges.work.finished_tokens,
-        .output_tokens = gauges.work.output_tokens,
-        .decode_tokens = gauges.work.decode_tokens,
-        .busy_us = gauges.work.busy_us,
-        .in_flight = gauges.in_flight,
-        .workers = gauges.workers_serving,
-    };
-    for (int i = 0; i < CLASS_COUNT; i++) {
-        counts.waiting_requests += gauges.classes[i].waiting_requests;
-        counts.waiting_tokens += gauges.classes[i].waiting_tokens;
-    }
-    if (gauges.paused && term->lag > counts.waiting_requests)
-        counts.unread_requests = term->lag - counts.waiting_requests;
+    struct capacity_counts counts = capacity_count(&gauges, term->lag);
     if (!capacity_update(capacity, &counts, feed_now_ms(&term->feed)))
         return;
     exporter_plan(term->options->exporter, capacity);

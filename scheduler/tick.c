@@ -96,6 +96,8 @@ static void renew(struct scheduler *scheduler, struct run *run, double pressure)
         return;
     run->batch_limit =
         batch_size_update(&run->batch, &scheduler->config.batch, &signal, scheduler->now_ms);
+    if (held > 0 || run->batch_most == 0)
+        run->batch_most = batch_size_most(&scheduler->config.batch, &signal);
     if (run->renewal_due)
         output_renewal(scheduler, run);
     run->renewal_due = false;

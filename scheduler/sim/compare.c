@@ -8,10 +8,6 @@
 #include "scheduler/sim/search.h"
 
 enum {
-    /* The planner never wants more nodes than there are batches of this size (the published base on
-     * such hardware). With the best static cap instead it would oscillate: nodes that are not full
-     * answer faster, so fewer requests are under way, which would not fill that many caps. */
-    PLANNER_BATCH = 32,
     TASKS = 7, /* as many as the demo model has */
     EXPERTS = 256,
     RANKS = 8,
@@ -145,19 +141,23 @@ void sim_run_config(const struct sim_setup *setup, enum sim_policy policy, uint3
         .balance_us = options->balance_us,
         .balance_gain_min = balance_gain_min,
         .scale = options->autoscale,
-        .planner = {.workers_min = (uint32_t)options->nodes_min,
-                    .workers_max = (uint32_t)options->nodes,
-                    .base_batch = base < PLANNER_BATCH ? base : PLANNER_BATCH,
-                    .utilisation = options->utilisation,
-                    .drain_ms = 60000,
-                    .scale_down_ms = options->scale_down_us / 1000},
-        .predictor = predictor,
-        .window_us = options->window_us,
-        .forecast_windows = (uint32_t)(windows < 1 ? 1 : windows),
+        .capacity = {.planner = {.workers_min = (uint32_t)options->nodes_min,
+                                 .workers_max = (uint32_t)options->nodes,
+                                 .base_batch = base,
+                                 .utilisation = options->utilisation,
+                                 .drain_ms = options->drain_us / 1000,
+                                 .scale_down_ms = options->scale_down_us / 1000},
+                     .predictor = predictor,
+                     .step_us_target = options->step_target_us,
+                     .forecasts = true,
+                     .windows_ahead = (uint32_t)(windows < 1 ? 1 : windows),
+                     .window_ms = options->window_us / 1000,
+                     .interval_ms = options->plan_us / 1000},
         .node_start_us = options->node_start_us,
         .horizon_us = setup->trace.offline ? 0 : horizon_us,
         .late_base_us = sim_sustained_us,
         .late_share = setup->trace.offline ? 0 : late_share,
+        .limit_first_us = options->limit_first_us,
         .seed = (uint64_t)options->seed};
 }
 

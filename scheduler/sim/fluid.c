@@ -130,14 +130,16 @@ static void plan(struct fluid *fluid)
     struct planner_decision decision;
     double running = fmin(fluid->in_system, fluid->nodes * rows_max(fluid, &lengths));
 
-    predict_observe(&fluid->predict, fluid->window_tokens / ((double)config->window_us / 1e6));
+    predict_observe(&fluid->predict,
+                    fluid->window_tokens * 1000 / (double)config->capacity.window_ms);
     fluid->window_tokens = 0;
     const struct planner_load load = {
         .outstanding_requests = (uint64_t)ceil(fluid->in_system),
         .waiting_tokens = (fluid->in_system - running) * lengths.output,
-        .forecast_tokens_per_s = predict_forecast(&fluid->predict, config->forecast_windows),
+        .forecast_tokens_per_s = predict_forecast(&fluid->predict, config->capacity.windows_ahead),
         .speed_tokens_per_s = best_speed(fluid, &lengths),
-        .workers = fluid->nodes + fluid->starting};
+        .workers = fluid->nodes + fluid->starting,
+        .batch_most = (uint32_t)rows_max(fluid, &lengths)};
     planner_decide(&fluid->planner, &load, (int64_t)(fluid->now_s * 1000), &decision);
     if (decision.wanted > fluid->nodes + fluid->starting) {
         fluid->starting = decision.wanted - fluid->nodes;
@@ -184,7 +186,7 @@ static void close_step(struct fluid *fluid, double step_s)
     fluid->window_left_s -= step_s;
     if (config->scale && fluid->window_left_s <= 0) {
         plan(fluid);
-        fluid->window_left_s += (double)config->window_us / 1e6;
+        fluid->window_left_s += (double)config->capacity.window_ms / 1e3;
     }
     count = fluid->nodes + fluid->starting;
     result->nodes_min = count < result->nodes_min ? count : result->nodes_min;
@@ -204,10 +206,10 @@ bool fluid_run(const struct run_config *config, const struct fluid_input *input,
         return err_set(err, ERR_REJECT, "fluid mode: the trace has no windows");
     *result = (struct fluid_result){0};
     batch_size_init(&fluid.batch, &config->policy, 0);
-    planner_init(&fluid.planner, &config->planner);
-    predict_init(&fluid.predict, &config->predictor);
-    fluid.nodes = config->scale ? config->planner.workers_min : config->nodes;
-    fluid.window_left_s = (double)config->window_us / 1e6;
+    planner_init(&fluid.planner, &config->capacity.planner);
+    predict_init(&fluid.predict, &config->capacity.predictor);
+    fluid.nodes = config->scale ? config->capacity.planner.workers_min : config->nodes;
+    fluid.window_left_s = (double)config->capacity.window_ms / 1e3;
     result->nodes_min = result->nodes_max = fluid.nodes;
     /* To the end of the input, and on until the backlog is gone. */
     while (fluid.now_s < end_s || (fluid.in_system >= 1 && fluid.now_s < limit_s)) {

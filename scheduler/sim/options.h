@@ -37,7 +37,7 @@ struct sim_options {
     bool autoscale;
     int predictor;
     const char *predictor_path;
-    int64_t window_us, ahead_us, node_start_us, scale_down_us;
+    int64_t plan_us, window_us, ahead_us, node_start_us, scale_down_us, drain_us;
     double utilisation;
     bool find_limit;
     int64_t limit_first_us;

@@ -40,22 +40,22 @@ static void print_header(FILE *out, const struct sim_setup *setup)
 void report_table(FILE *out, const struct sim_setup *setup, const struct sim_comparison *comparison)
 {
     print_header(out, setup);
-    fprintf(out, "%-9s %5s %9s %7s %9s %9s %8s %8s %7s %6s %7s %9s\n", "policy", "base", "tokens/s",
-            "req/s", "P50 lat", "P99 lat", "P50 ttft", "P99 ttft", "P99 tpt", "util", "$/Mtok",
-            "node-h");
+    fprintf(out, "%-9s %5s %9s %7s %9s %9s %8s %8s %7s %7s %6s %7s %9s\n", "policy", "base",
+            "tokens/s", "req/s", "P50 lat", "P99 lat", "P50 ttft", "P99 ttft", "P99 tpt", "in time",
+            "util", "$/Mtok", "node-h");
     for (uint32_t i = 0; i < comparison->count; i++) {
         const struct sim_row *row = &comparison->rows[i];
         const struct run_result *r = &row->result;
         uint64_t n = r->requests;
-        fprintf(
-            out,
-            "%-9s %5u %9.0f %7.2f %7.1f s %7.1f s %6.2f s %6.2f s %4.0f ms %5.1f%% %7.3f %9.2f\n",
-            sim_policy_names[row->policy], row->base, (double)r->output_tokens / r->duration_s,
-            (double)(n - r->unfinished) / r->duration_s, run_quantile(r->latency_s, n, 0.5),
-            run_quantile(r->latency_s, n, 0.99), run_quantile(r->first_s, n, 0.5),
-            run_quantile(r->first_s, n, 0.99), run_quantile(r->token_ms, n, 0.99),
-            100 * r->utilisation, usd_per_million(setup, r->node_hours, (double)r->output_tokens),
-            r->node_hours);
+        fprintf(out,
+                "%-9s %5u %9.0f %7.2f %7.1f s %7.1f s %6.2f s %6.2f s %4.0f ms %6.2f%% %5.1f%% "
+                "%7.3f %9.2f\n",
+                sim_policy_names[row->policy], row->base, (double)r->output_tokens / r->duration_s,
+                (double)(n - r->unfinished) / r->duration_s, run_quantile(r->latency_s, n, 0.5),
+                run_quantile(r->latency_s, n, 0.99), run_quantile(r->first_s, n, 0.5),
+                run_quantile(r->first_s, n, 0.99), run_quantile(r->token_ms, n, 0.99),
+                100 * (double)r->in_time / (double)n, 100 * r->utilisation,
+                usd_per_million(setup, r->node_hours, (double)r->output_tokens), r->node_hours);
     }
     for (uint32_t i = 0; i < comparison->count; i++) {
         const struct sim_row *row = &comparison->rows[i];
@@ -116,14 +116,14 @@ static json_t *row_json(const struct sim_setup *setup, const struct sim_row *row
     uint64_t n = r->requests;
 
     return json_pack(
-        "{s:s,s:i,s:I,s:I,s:b,s:f,s:f,s:o,s:o,s:o,s:o,s:o,s:o,s:f,s:o,s:f,s:i,s:i,s:I,s:f,"
+        "{s:s,s:i,s:I,s:I,s:b,s:f,s:f,s:f,s:o,s:o,s:o,s:o,s:o,s:o,s:f,s:o,s:f,s:i,s:i,s:I,s:f,"
         "s:i,s:f,s:f,s:f,s:f,s:I,s:o}",
         "policy", sim_policy_names[row->policy], "base", (int)row->base, "requests", (json_int_t)n,
-        "unfinished", (json_int_t)r->unfinished, "sustained", !r->given_up, "tokens_per_s",
-        (double)r->output_tokens / r->duration_s, "requests_per_s",
-        (double)(n - r->unfinished) / r->duration_s, "latency_mean_s", number(r->latency_mean_s),
-        "latency_p50_s", number(run_quantile(r->latency_s, n, 0.5)), "latency_p99_s",
-        number(run_quantile(r->latency_s, n, 0.99)), "first_token_p50_s",
+        "unfinished", (json_int_t)r->unfinished, "sustained", !r->given_up, "in_time",
+        (double)r->in_time / (double)n, "tokens_per_s", (double)r->output_tokens / r->duration_s,
+        "requests_per_s", (double)(n - r->unfinished) / r->duration_s, "latency_mean_s",
+        number(r->latency_mean_s), "latency_p50_s", number(run_quantile(r->latency_s, n, 0.5)),
+        "latency_p99_s", number(run_quantile(r->latency_s, n, 0.99)), "first_token_p50_s",
         number(run_quantile(r->first_s, n, 0.5)), "first_token_p99_s",
         number(run_quantile(r->first_s, n, 0.99)), "token_p99_ms",
         number(run_quantile(r->token_ms, n, 0.99)), "utilisation", r->utilisation,

@@ -26,7 +26,7 @@ enum moment_kind {
     MOMENT_HEARTBEAT,
     MOMENT_STARTED,
     MOMENT_BALANCE,
-    MOMENT_WINDOW
+    MOMENT_PLAN
 };
 
 static int64_t now_ms(const struct run *run)
@@ -135,7 +135,6 @@ static void arrive(struct run *run)
                                    .position = {TOPIC_REQUESTS_BULK, 0, (int64_t)run->next},
                                    .timestamp_ms = epoch_ms + request->arrival_us / 1000,
                                    .record = &record});
-    run->window_tokens += request->output_tokens;
     hour_at(run, request->arrival_us)->prompt_tokens += request->prompt_tokens;
     run->next++;
 }
@@ -182,10 +181,29 @@ static bool act_assignment(struct run *run, const struct assignment *assignment,
     run->times[index].attempt = assignment->attempt;
     if (member->state == MEMBER_SERVING)
         return node_assign(&member->node, &sequence, err);
-    struct record record =
-        fleet_yield(&run->fleet, slot, &assignment->request.request_id, assignment->attempt);
-    report(run, slot, &record);
+    if (run->yields_count == run->yields_capacity) {
+        size_t capacity = run->yields_capacity ? 2 * run->yields_capacity : 64;
+        struct given_back *yields = realloc(run->yields, capacity * sizeof *yields);
+        if (!yields)
+            return err_set(err, ERR_FATAL, "simulator: out of memory");
+        run->yields = yields;
+        run->yields_capacity = capacity;
+    }
+    run->yields[run->yields_count++] = (struct given_back){index, slot};
     return true;
+}
+
+/* What they bring about belongs to the next transaction. */
+static void yield_all(struct run *run)
+{
+    for (size_t i = 0; i < run->yields_count; i++) {
+        const struct given_back *yield = &run->yields[i];
+        const struct request_id id = id_of(yield->index);
+        struct record record =
+            fleet_yield(&run->fleet, yield->slot, &id, run->times[yield->index].attempt);
+        report(run, yield->slot, &record);
+    }
+    run->yields_count = 0;
 }
 
 static void finish(struct run *run, uint64_t index)
@@ -230,6 +248,7 @@ static bool tick(struct run *run, struct err *err)
     CHECK(run->actions.count == count);
     step_core(run, &(struct event){.type = EVENT_COMMITTED});
     run->actions.count = 0;
+    yield_all(run);
     arrive_due(run);
     hour_at(run, run->now_us)->node_hours +=
         fleet_count(&run->fleet, ~(1u << MEMBER_OFF)) * (double)run->config->tick_us / RUN_HOUR_US;
@@ -348,24 +367,31 @@ static bool rescale(struct run *run, uint32_t wanted, struct err *err)
     return true;
 }
 
-static bool close_window(struct run *run, struct err *err)
+/* Requests that have come and are not read, since the core has no room. */
+static uint64_t unread(const struct run *run)
 {
-    const struct run_config *config = run->config;
-    struct scheduler_gauges gauges;
-    struct planner_decision decision;
+    size_t end = run->next;
 
-    predict_observe(&run->predict, run->window_tokens / ((double)config->window_us / 1e6));
-    run->window_tokens = 0;
+    while (run->paused && end < run->trace->count &&
+           run->trace->requests[end].arrival_us <= run->now_us)
+        end++;
+    return end - run->next;
+}
+
+/* The planner's turn. Nodes that are starting are not known to the core, as in real life, but the
+ * planner knows what it has asked for. */
+static bool plan(struct run *run, struct err *err)
+{
+    struct scheduler_gauges gauges;
+
     scheduler_gauges(run->core, &gauges);
-    const struct planner_load load = {
-        .outstanding_requests = gauges.in_flight + gauges.classes[CLASS_BULK].waiting_requests,
-        .waiting_tokens = (double)gauges.classes[CLASS_BULK].waiting_tokens,
-        .forecast_tokens_per_s = predict_forecast(&run->predict, config->forecast_windows),
-        .speed_tokens_per_s = run_node_speed(config, run->trace),
-        .workers = fleet_count(&run->fleet, 1u << MEMBER_STARTING | 1u << MEMBER_SERVING)};
-    planner_decide(&run->planner, &load, now_ms(run), &decision);
-    return rescale(run, decision.wanted, err) &&
-           timeline_put(&run->timeline, run->now_us + config->window_us, MOMENT_WINDOW, 0, err);
+    const struct capacity_counts counts =
+        capacity_count(&gauges, gauges.classes[CLASS_BULK].waiting_requests + unread(run));
+    if (capacity_update(&run->capacity, &counts, now_ms(run)) &&
+        !rescale(run, run->capacity.decision.wanted, err))
+        return false;
+    return timeline_put(&run->timeline, run->now_us + run->config->capacity.interval_ms * 1000,
+                        MOMENT_PLAN, 0, err);
 }
 
 static bool happen(struct run *run, const struct moment *moment, struct err *err)
@@ -382,8 +408,8 @@ static bool happen(struct run *run, const struct moment *moment, struct err *err
         return serve(run, moment->slot, err);
     case MOMENT_BALANCE:
         return balance(run, err);
-    case MOMENT_WINDOW:
-        return close_window(run, err);
+    case MOMENT_PLAN:
+        return plan(run, err);
     }
     return true;
 }
@@ -391,7 +417,7 @@ static bool happen(struct run *run, const struct moment *moment, struct err *err
 static bool start(struct run *run, struct err *err)
 {
     const struct run_config *config = run->config;
-    uint32_t count = config->scale ? config->planner.workers_min : config->nodes;
+    uint32_t count = config->scale ? config->capacity.planner.workers_min : config->nodes;
 
     step_core(run, &(struct event){.type = EVENT_RESTORED});
     run->result->nodes_min = run->result->nodes_max = count;
@@ -401,7 +427,8 @@ static bool start(struct run *run, struct err *err)
     if (config->balance_us > 0 &&
         !timeline_put(&run->timeline, config->balance_us, MOMENT_BALANCE, 0, err))
         return false;
-    if (config->scale && !timeline_put(&run->timeline, config->window_us, MOMENT_WINDOW, 0, err))
+    if (config->scale &&
+        !timeline_put(&run->timeline, config->capacity.interval_ms * 1000, MOMENT_PLAN, 0, err))
         return false;
     return timeline_put(&run->timeline, 0, MOMENT_TICK, 0, err);
 }
@@ -471,8 +498,7 @@ static bool open_run(struct run *run, struct err *err)
     memset(run->body, ' ', BODY_SIZE_MAX);
     for (size_t i = 0; i < run->trace->count; i++)
         run->times[i] = (struct request_times){-1, -1, 0};
-    planner_init(&run->planner, &config->planner);
-    predict_init(&run->predict, &config->predictor);
+    capacity_init(&run->capacity, &config->capacity, epoch_ms);
     return fleet_init(&run->fleet, config->nodes, &node, config->policy.base, err);
 }
 
@@ -489,6 +515,7 @@ bool run_trace(const struct run_config *config, const struct trace *trace,
     timeline_free(&run.timeline);
     fleet_free(&run.fleet);
     node_outcome_free(&run.outcome);
+    free(run.yields);
     free(run.times);
     free(run.body);
     free(run.everywhere);

@@ -22,8 +22,7 @@
 
 #include "common/err.h"
 #include "scheduler/batch_size.h"
-#include "scheduler/planner.h"
-#include "scheduler/predict.h"
+#include "scheduler/capacity.h"
 #include "scheduler/sim/routing.h"
 #include "scheduler/sim/step_model.h"
 #include "scheduler/sim/trace.h"
@@ -55,17 +54,15 @@ struct run_config {
     double balance_gain_min;
     /* Scaling: nodes come and go by the planner's word. Otherwise all run all the time. */
     bool scale;
-    struct planner_config planner;
-    struct predict_params predictor; /* of traffic, in windows of window_us */
-    int64_t window_us;
-    uint32_t forecast_windows;
-    int64_t node_start_us; /* from the decision to the first step */
-    int64_t horizon_us;    /* stop here, done or not; 0: never */
+    struct capacity_config capacity; /* of the planner, as pelton-scheduler has it */
+    int64_t node_start_us;           /* from the decision to the first step */
+    int64_t horizon_us;              /* stop here, done or not; 0: never */
     /* A request is late when it takes longer than late_base_us + late_token_us * its output tokens.
      * The run is given up once more than late_share of all requests are; 0: never. */
     int64_t late_base_us, late_token_us;
     double late_share;
-    uint64_t seed; /* of the requests' tasks */
+    int64_t limit_first_us; /* a request is in time with this and the step target for each token */
+    uint64_t seed;          /* of the requests' tasks */
 };
 
 enum { RUN_HOURS_MAX = 48 };
@@ -82,6 +79,7 @@ struct run_result {
     uint64_t requests;
     uint64_t unfinished;                   /* at the horizon; their times are infinite */
     uint64_t late;                         /* unfinished ones included */
+    uint64_t in_time;                      /* limit_first and the step target for each token */
     bool given_up;                         /* before the horizon, see late_share */
     uint64_t prompt_tokens, output_tokens; /* of the finished ones */
     double cached_share;                   /* of their prompt tokens, not computed */
@@ -92,8 +90,8 @@ struct run_result {
     double busy_hours;
     uint64_t steps;
     /* Output tokens over what the nodes could have made in their hours at the largest batch whose
-     * step still meets the target: busy time alone would call a node full that decodes one
-     * sequence. */
+     * step still meets the target, with each hour's lengths: busy time alone would call a node full
+     * that decodes one sequence. */
     double utilisation;
     double latency_mean_s;
     float *latency_s; /* (requests), arrival to result, sorted */

@@ -4,15 +4,54 @@
 
 #include "scheduler/sim/run_state.h"
 
-double run_node_speed(const struct run_config *config, const struct trace *trace)
+/* What was asked for, and the context that its output tokens read, as in struct trace. */
+struct demand {
+    double count, prompt, output, context;
+};
+
+static double node_speed(const struct run_config *config, const struct demand *demand)
 {
-    const double count = (double)trace->count;
-    const struct step_lengths lengths = {
-        .prompt = (double)trace->prompt_tokens / count * (1 - config->cached_share),
-        .output = (double)trace->output_tokens / count,
-        .context = trace->context_tokens / (double)trace->output_tokens};
+    const struct step_lengths lengths = {.prompt = demand->prompt / demand->count *
+                                                   (1 - config->cached_share),
+                                         .output = demand->output / demand->count,
+                                         .context = demand->context / demand->output};
 
     return step_model_speed(config->model, &lengths, config->step_us_target);
+}
+
+double run_node_speed(const struct run_config *config, const struct trace *trace)
+{
+    return node_speed(config, &(struct demand){.count = (double)trace->count,
+                                               .prompt = (double)trace->prompt_tokens,
+                                               .output = (double)trace->output_tokens,
+                                               .context = trace->context_tokens});
+}
+
+/* Tokens that the nodes could have made in their hours, each hour with the lengths that it
+ * brought: long answers read long contexts, and a node makes half as many of them. */
+static double possible_tokens(const struct run *run)
+{
+    const struct run_result *result = run->result;
+    struct demand hours[RUN_HOURS_MAX] = {0};
+    double speed = run_node_speed(run->config, run->trace), sum = 0, known = 0;
+
+    for (size_t i = 0; i < run->trace->count; i++) {
+        const struct trace_request *request = &run->trace->requests[i];
+        int64_t hour = request->arrival_us / RUN_HOUR_US;
+        struct demand *demand = &hours[hour < RUN_HOURS_MAX ? hour : RUN_HOURS_MAX - 1];
+        demand->count++;
+        demand->prompt += request->prompt_tokens;
+        demand->output += request->output_tokens;
+        demand->context += trace_request_context(request);
+    }
+    for (uint32_t h = 0; h < result->hours_count; h++) {
+        if (hours[h].output > 0)
+            speed = node_speed(run->config, &hours[h]);
+        sum += speed * result->hours[h].node_hours * 3600;
+        known += result->hours[h].node_hours;
+    }
+    /* Hours are counted by ticks, node-hours by the microsecond. */
+    return known > 0 ? sum * result->node_hours / known : 0;
 }
 
 static int ascending(const void *a, const void *b)
@@ -40,6 +79,9 @@ static void take_times(struct run *run, size_t i)
     result->token_ms[i] = (float)(times->end_us - times->first_us) / 1e3f / (float)made;
     result->prompt_tokens += request->prompt_tokens;
     result->output_tokens += request->output_tokens;
+    result->in_time += times->end_us - request->arrival_us <=
+                       run->config->limit_first_us +
+                           (int64_t)(run->config->step_us_target * request->output_tokens);
 }
 
 static void sum_nodes(struct run *run, int64_t end_us)
@@ -55,11 +97,8 @@ static void sum_nodes(struct run *run, int64_t end_us)
         result->preemptions += member->node.preemptions;
     }
     result->imbalance = result->steps ? run->imbalance_sum / (double)result->steps : 1;
-    result->utilisation =
-        result->node_hours > 0
-            ? (double)result->output_tokens /
-                  (run_node_speed(run->config, run->trace) * result->node_hours * 3600)
-            : 0;
+    double possible = possible_tokens(run);
+    result->utilisation = possible > 0 ? (double)result->output_tokens / possible : 0;
 }
 
 static void sum_prefixes(struct run *run)

@@ -36,9 +36,13 @@ struct run {
     bool paused;
     int64_t now_us;
     int64_t last_end_us;
-    struct planner planner;
-    struct predict predict;
-    double window_tokens; /* arrived in the window under way */
+    struct capacity capacity;
+    struct given_back { /* what came to a node that drains, to be given back after the transaction
+                         */
+        uint64_t index;
+        uint32_t slot;
+    } * yields;
+    size_t yields_count, yields_capacity;
     double imbalance_sum;
 };
 

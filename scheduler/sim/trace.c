@@ -84,6 +84,11 @@ static bool parse_length(const char *text, uint32_t *tokens)
     return true;
 }
 
+double trace_request_context(const struct trace_request *request)
+{
+    return request->output_tokens * (request->prompt_tokens + request->output_tokens / 2.0);
+}
+
 static bool append(struct trace *trace, struct trace_request request, struct err *err)
 {
     if (trace->count == trace->capacity) {
@@ -97,8 +102,7 @@ static bool append(struct trace *trace, struct trace_request request, struct err
     trace->requests[trace->count++] = request;
     trace->prompt_tokens += request.prompt_tokens;
     trace->output_tokens += request.output_tokens;
-    trace->context_tokens +=
-        request.output_tokens * (request.prompt_tokens + request.output_tokens / 2.0);
+    trace->context_tokens += trace_request_context(&request);
     return true;
 }
 

@@ -82,6 +82,9 @@ bool trace_read_windows(struct trace_windows *windows, const struct trace_option
                         struct err *err);
 void trace_windows_free(struct trace_windows *windows);
 
+/* Tokens of context that the output tokens of a request read, added up. */
+double trace_request_context(const struct trace_request *request);
+
 /* REJECT names file and line. */
 bool trace_read(struct trace *trace, const struct trace_options *options, struct err *err);
 void trace_free(struct trace *trace);

@@ -212,6 +212,31 @@ static void auto_is_what_memory_holds(void **state)
     assert_int_equal(batch_size_update(&batch, &policy, &signal, 500), 32);
 }
 
+static void the_most_is_what_may_come(void **state)
+{
+    struct batch_policy policy = policy_of(1); /* base 32, alpha 0.5 */
+    struct batch_signal signal = {.load = 1, .max_seqs = 4096};
+
+    (void)state;
+    policy.max = 400;
+    policy.kind = BATCH_STATIC;
+    assert_int_equal(batch_size_most(&policy, &signal), 32);
+    policy.kind = BATCH_FORMULA; /* idle: 32 * 1.5 */
+    assert_int_equal(batch_size_most(&policy, &signal), 48);
+    policy.kind = BATCH_ADAPTIVE;
+    assert_int_equal(batch_size_most(&policy, &signal), 400);
+    signal.max_seqs = 64;
+    assert_int_equal(batch_size_most(&policy, &signal), 64);
+    signal.kv_tokens = 10000;
+    signal.kv_tokens_need = 390;
+    policy.kv_share = 0.75; /* 7500 / 390 = 19.2 */
+    assert_int_equal(batch_size_most(&policy, &signal), 19);
+    policy.kv_share = 0; /* no share planned with: all of it */
+    assert_int_equal(batch_size_most(&policy, &signal), 25);
+    signal.kv_tokens_need = 50000;
+    assert_int_equal(batch_size_most(&policy, &signal), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -223,6 +248,7 @@ int main(void)
         cmocka_unit_test(adaptive_grows_and_is_capped),
         cmocka_unit_test(auto_is_what_memory_holds),
         cmocka_unit_test(adaptive_needs_no_tuned_base),
+        cmocka_unit_test(the_most_is_what_may_come),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -76,28 +76,103 @@ static void what_runs_is_kept_at_first(void **state)
     assert_int_equal(capacity.decision.wanted, 1);
 }
 
-static void speed_is_of_busy_time(void **state)
+static void near_by(double value, double expected, double share)
+{
+    if (fabs(value - expected) > share * fabs(expected))
+        fail_msg("%f is not about %f", value, expected);
+}
+
+/* Steps of 10 ms and 1 ms a row; a batch may have 20. */
+static void speed_is_that_of_a_full_worker(void **state)
 {
     struct capacity capacity;
-    struct capacity_counts counts = {.decode_tokens = 600, .busy_us = 2000000};
+    struct capacity_counts counts = {.workers = 2, .batch_most = 40};
 
     (void)state;
     open_at(&capacity, config_of());
-    capacity_update(&capacity, &counts, 4000);
-    assert_near(capacity.speed, 300);  /* the first is taken as it is */
-    for (int64_t s = 5; s < 1000; s++) /* idle */
+    counts.steps = 1000; /* of one row: 91 tok/s. No line yet, and no promise. */
+    counts.decode_tokens = 1000;
+    counts.busy_us = 11000000;
+    capacity_update(&capacity, &counts, 100000);
+    near_by(capacity.load.speed_tokens_per_s, 91, 0.01);
+    counts.steps += 1000; /* of ten rows: 500 tok/s */
+    counts.decode_tokens += 10000;
+    counts.busy_us += 20000000;
+    capacity_update(&capacity, &counts, 200000);
+    near_by(capacity.load.speed_tokens_per_s, 20 / 0.030, 0.01);
+    assert_int_equal(capacity.load.batch_most, 20);
+    for (int64_t s = 201; s < 1000; s++) /* idle */
         capacity_update(&capacity, &counts, s * 1000);
-    assert_near(capacity.speed, 300);
-    /* A minute of steps at 100: 1 - 1/e of the way there. */
-    counts.decode_tokens += 6000;
-    counts.busy_us += 60000000;
-    capacity_update(&capacity, &counts, 1000000);
-    assert_near(capacity.speed, 300 - 200 * (1 - exp(-1)));
-    /* 40 ms of steps say nothing. */
+    near_by(capacity.load.speed_tokens_per_s, 20 / 0.030, 0.01);
+    counts.steps += 1; /* 40 ms of steps say nothing */
     counts.decode_tokens += 4000;
     counts.busy_us += 40000;
+    capacity_update(&capacity, &counts, 1000000);
+    near_by(capacity.load.speed_tokens_per_s, 20 / 0.030, 0.01);
+    /* No further than eight times the 9.7 rows of now. */
+    counts.batch_most = 2000;
     capacity_update(&capacity, &counts, 1001000);
-    assert_near(capacity.speed, 300 - 200 * (1 - exp(-1)));
+    near_by(capacity.load.speed_tokens_per_s, 77.4 / 0.0874, 0.01);
+    /* A step of 25 ms has 15 rows. */
+    capacity.config.step_us_target = 25000;
+    capacity_update(&capacity, &counts, 1002000);
+    near_by(capacity.load.speed_tokens_per_s, 15 / 0.025, 0.01);
+}
+
+/* A worker that is never idle does not ask for another: with tokens per busy second for a speed,
+ * any number of workers that keep up would be too few by the share that is left free. */
+static void a_busy_worker_with_room_is_enough(void **state)
+{
+    struct capacity capacity;
+    struct capacity_counts counts = {
+        .workers = 1, .batch_most = 64, .finished_tokens = 1, .output_tokens = 1, .in_flight = 20};
+
+    (void)state;
+    open_at(&capacity, config_of());
+    for (int64_t s = 1; s <= 300; s++) { /* 2 to 8 rows, without pause */
+        uint64_t rows = 2 + (uint64_t)(s / 10 % 7);
+        counts.steps += 1000000 / (10000 + 1000 * rows);
+        counts.decode_tokens += rows * (1000000 / (10000 + 1000 * rows));
+        counts.arrived_tokens += rows * (1000000 / (10000 + 1000 * rows));
+        counts.busy_us += 1000000;
+        capacity_update(&capacity, &counts, s * 1000);
+    }
+    assert_true(capacity.load.forecast_tokens_per_s > 300);
+    assert_int_equal(capacity.decision.wish, 1);
+}
+
+static void counts_come_from_gauges(void **state)
+{
+    const struct scheduler_gauges gauges = {
+        .classes = {{.waiting_requests = 1, .waiting_tokens = 10},
+                    {.waiting_requests = 2, .waiting_tokens = 30}},
+        .in_flight = 4,
+        .paused = true,
+        .workers_alive = 9,
+        .workers_serving = 6,
+        .batch_most = 96,
+        .work = {.arrived_tokens = 11,
+                 .finished_tokens = 12,
+                 .output_tokens = 13,
+                 .steps = 14,
+                 .decode_tokens = 15,
+                 .busy_us = 16},
+    };
+    struct capacity_counts counts = capacity_count(&gauges, 8);
+
+    (void)state;
+    assert_int_equal(counts.waiting_requests, 3);
+    assert_int_equal(counts.waiting_tokens, 40);
+    assert_int_equal(counts.unread_requests, 5);
+    assert_int_equal(counts.in_flight, 4);
+    assert_int_equal(counts.workers, 6);
+    assert_int_equal(counts.batch_most, 96);
+    assert_int_equal(counts.arrived_tokens, 11);
+    assert_int_equal(counts.finished_tokens, 12);
+    assert_int_equal(counts.output_tokens, 13);
+    assert_int_equal(counts.steps, 14);
+    assert_int_equal(counts.decode_tokens, 15);
+    assert_int_equal(counts.busy_us, 16);
 }
 
 /* Requests of 300 estimated tokens that end after 60: everything is in output tokens. */
@@ -106,6 +181,7 @@ static void estimates_become_output_tokens(void **state)
     struct capacity capacity;
     struct capacity_counts counts = {.finished_tokens = 3000,
                                      .output_tokens = 600,
+                                     .steps = 1200, /* of half a row */
                                      .decode_tokens = 600,
                                      .busy_us = 6000000,
                                      .waiting_requests = 50,
@@ -136,7 +212,8 @@ static void estimates_become_output_tokens(void **state)
 static void traffic_is_forecast_by_windows(void **state)
 {
     struct capacity_config config = config_of();
-    struct capacity_counts counts = {.decode_tokens = 1000,
+    struct capacity_counts counts = {.steps = 1000,
+                                     .decode_tokens = 1000,
                                      .busy_us = 10000000,
                                      .finished_tokens = 1,
                                      .output_tokens = 1,
@@ -202,7 +279,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(decides_once_an_interval),
         cmocka_unit_test(what_runs_is_kept_at_first),
-        cmocka_unit_test(speed_is_of_busy_time),
+        cmocka_unit_test(speed_is_that_of_a_full_worker),
+        cmocka_unit_test(a_busy_worker_with_room_is_enough),
+        cmocka_unit_test(counts_come_from_gauges),
         cmocka_unit_test(estimates_become_output_tokens),
         cmocka_unit_test(traffic_is_forecast_by_windows),
         cmocka_unit_test(without_prediction_the_last_minute_counts),

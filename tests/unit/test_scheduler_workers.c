@@ -119,14 +119,21 @@ static void work_is_counted_for_the_planner(void **state)
     assert_int_equal(work.finished_tokens, tokens);
     assert_int_equal(work.output_tokens, 2);
 
-    beat(f, (struct heartbeat){
-                .slot = 0, .incarnation = id_of(101), .decode_tokens = 70, .busy_us = 900});
-    beat(f, (struct heartbeat){
-                .slot = 0, .incarnation = id_of(101), .decode_tokens = 100, .busy_us = 1000});
+    beat(
+        f,
+        (struct heartbeat){
+            .slot = 0, .incarnation = id_of(101), .steps = 7, .decode_tokens = 70, .busy_us = 900});
+    beat(f, (struct heartbeat){.slot = 0,
+                               .incarnation = id_of(101),
+                               .steps = 8,
+                               .decode_tokens = 100,
+                               .busy_us = 1000});
     fixture_hello(f, 1, 102);
-    beat(f, (struct heartbeat){
-                .slot = 1, .incarnation = id_of(102), .decode_tokens = 5, .busy_us = 50});
+    beat(f,
+         (struct heartbeat){
+             .slot = 1, .incarnation = id_of(102), .steps = 5, .decode_tokens = 5, .busy_us = 50});
     work = gauges_of(f).work;
+    assert_int_equal(work.steps, 13);
     assert_int_equal(work.decode_tokens, 105);
     assert_int_equal(work.busy_us, 1050);
 }

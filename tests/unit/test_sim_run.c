@@ -48,15 +48,17 @@ static struct run_config config_of(uint32_t nodes, enum batch_policy_kind kind, 
                                .step_us_target = 100000,
                                .balance_us = 10000000,
                                .balance_gain_min = 1.02,
-                               .planner = {.workers_min = 1,
-                                           .workers_max = nodes,
-                                           .base_batch = 32,
-                                           .utilisation = 0.8,
-                                           .drain_ms = 60000,
-                                           .scale_down_ms = 60000},
-                               .predictor = predict_defaults(PREDICT_EWMA),
-                               .window_us = 10000000,
-                               .forecast_windows = 1,
+                               .capacity = {.planner = {.workers_min = 1,
+                                                        .workers_max = nodes,
+                                                        .base_batch = 32,
+                                                        .utilisation = 0.8,
+                                                        .drain_ms = 60000,
+                                                        .scale_down_ms = 60000},
+                                            .predictor = predict_defaults(PREDICT_EWMA),
+                                            .forecasts = true,
+                                            .windows_ahead = 1,
+                                            .window_ms = 10000,
+                                            .interval_ms = 5000},
                                .node_start_us = 20000000,
                                .horizon_us = (int64_t)3600 * 1000000,
                                .seed = 1};
@@ -237,6 +239,31 @@ static void nodes_come_and_go_and_nothing_is_lost(void **state)
     trace_free(&trace);
 }
 
+/* The core learns from a heartbeat that a node drains, and gives it requests until then. They come
+ * back, and what their return brings about belongs to the next transaction. */
+static void a_draining_node_gives_back(void **state)
+{
+    struct run_config config = config_of(6, BATCH_ADAPTIVE, 64);
+    struct run_result result;
+    struct trace trace;
+
+    (void)state;
+    make_trace(&trace, 60, 120, 500, 300);
+    for (size_t i = 0; i < trace.count; i++) /* a rush, and a third of it */
+        if (trace.requests[i].arrival_us > 60000000)
+            trace.requests[i].arrival_us += 2 * (trace.requests[i].arrival_us - 60000000);
+    config.scale = true;
+    config.node_start_us = 20300000; /* heartbeats 300 ms after the planner's decisions */
+    config.capacity.planner.scale_down_ms = 1000;
+    config.capacity.planner.base_batch = 8;
+    assert_true(run_trace(&config, &trace, &result, &(struct err){0}));
+    assert_int_equal(result.unfinished, 0);
+    assert_int_equal(result.output_tokens, trace.output_tokens);
+    assert_true(result.nodes_max >= 3);
+    run_result_free(&result);
+    trace_free(&trace);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -246,6 +273,7 @@ int main(void)
         cmocka_unit_test(adaptive_beats_a_base_that_is_too_small),
         cmocka_unit_test(late_runs_are_given_up),
         cmocka_unit_test(nodes_come_and_go_and_nothing_is_lost),
+        cmocka_unit_test(a_draining_node_gives_back),
     };
 
     return cmocka_run_group_tests(tests, open_models, NULL);
