@@ -1,24 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "scheduler/sim/run.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/check.h"
 #include "scheduler/scheduler.h"
+#include "scheduler/sim/arrivals.h"
 #include "scheduler/sim/random.h"
 #include "scheduler/sim/run_state.h"
-
-/* The virtual day starts here, so that no time of it is 0, which means none to the core. */
-static const int64_t epoch_ms = 1000000;
-
-enum {
-    BODY_SIZE_MAX = 8 * 1024 * 1024,
-    BLOCK_SIZE = 4 * TRACE_BLOCK_TOKENS,
-    ID_SIZE = 6, /* letters of four bits */
-};
 
 enum moment_kind {
     MOMENT_TICK,
@@ -29,52 +19,15 @@ enum moment_kind {
     MOMENT_PLAN
 };
 
-static int64_t now_ms(const struct run *run)
-{
-    return epoch_ms + run->now_us / 1000;
-}
-
-static struct run_hour *hour_at(const struct run *run, int64_t us)
-{
-    int64_t hour = us / RUN_HOUR_US;
-
-    return &run->result->hours[hour < RUN_HOURS_MAX ? hour : RUN_HOURS_MAX - 1];
-}
-
-static void step_core(struct run *run, const struct event *event)
-{
-    scheduler_step(run->core, event, now_ms(run), &run->actions);
-}
-
 static void report(struct run *run, uint32_t slot, const struct record *record)
 {
     struct position position = {TOPIC_WORKER_EVENTS, (int32_t)slot,
                                 run->fleet.members[slot].offset++};
 
-    step_core(run, &(struct event){.type = EVENT_WORKER,
-                                   .position = position,
-                                   .timestamp_ms = now_ms(run),
-                                   .record = record});
-}
-
-static struct request_id id_of(uint64_t index)
-{
-    struct request_id id = {{0}};
-    /* Mixed, so that the core's hash tables see what they see in real life. */
-    struct random random = {index};
-    uint64_t mixed = random_u64(&random);
-
-    memcpy(id.bytes, &mixed, sizeof mixed);
-    memcpy(id.bytes + 8, &index, sizeof index);
-    return id;
-}
-
-static uint64_t index_of(const struct request_id *id)
-{
-    uint64_t index;
-
-    memcpy(&index, id->bytes + 8, sizeof index);
-    return index;
+    run_step_core(run, &(struct event){.type = EVENT_WORKER,
+                                       .position = position,
+                                       .timestamp_ms = run_now_ms(run),
+                                       .record = record});
 }
 
 static uint32_t task_of(const struct run *run, uint64_t index)
@@ -82,68 +35,6 @@ static uint32_t task_of(const struct run *run, uint64_t index)
     struct random random = {run->config->seed ^ (index * 0x9e3779b97f4a7c15u)};
 
     return (uint32_t)(random_u64(&random) % run->config->routing->tasks);
-}
-
-/* The power of two that holds the answer. */
-static uint32_t guess_max_tokens(uint32_t output)
-{
-    uint32_t guess = 16;
-
-    while (guess < output && guess < 1u << 24)
-        guess *= 2;
-    return guess;
-}
-
-/* The id of each of the prompt's blocks where its text begins, in letters, and nothing where an
- * earlier prompt had more blocks. */
-static void write_blocks(struct run *run, const struct trace_request *request, size_t head_size,
-                         size_t size)
-{
-    const uint32_t *ids = run->trace->blocks + request->blocks_at;
-
-    for (uint32_t i = 0;; i++) {
-        size_t at = head_size + (size_t)i * BLOCK_SIZE;
-        if (at + ID_SIZE > size)
-            return;
-        for (uint32_t letter = 0; letter < ID_SIZE; letter++)
-            run->body[at + letter] =
-                i < request->blocks ? (char)('a' + (ids[i] >> 4 * letter & 15)) : ' ';
-    }
-}
-
-static void arrive(struct run *run)
-{
-    const struct trace_request *request = &run->trace->requests[run->next];
-    size_t size = (size_t)request->prompt_tokens * 4;
-    char head[64];
-    /* Of one width, so that nothing of a longer head stays behind it. */
-    int head_size = snprintf(head, sizeof head, "{\"max_tokens\":%8u,\"prompt\":\"",
-                             guess_max_tokens(request->output_tokens));
-    struct record record = {.type = RECORD_REQUEST};
-
-    size = size < (size_t)head_size ? (size_t)head_size : size;
-    size = size > BODY_SIZE_MAX ? BODY_SIZE_MAX : size;
-    memcpy(run->body, head, (size_t)head_size);
-    if (run->config->caches != RUN_CACHES_OFF)
-        write_blocks(run, request, (size_t)head_size, BODY_SIZE_MAX);
-    record.u.request = (struct request){.request_id = id_of(run->next),
-                                        .tenant = {"sim", 3},
-                                        .batch_id = {"trace", 5},
-                                        .service_class = CLASS_BULK,
-                                        .body = {run->body, size}};
-    step_core(run, &(struct event){.type = EVENT_REQUEST,
-                                   .position = {TOPIC_REQUESTS_BULK, 0, (int64_t)run->next},
-                                   .timestamp_ms = epoch_ms + request->arrival_us / 1000,
-                                   .record = &record});
-    hour_at(run, request->arrival_us)->prompt_tokens += request->prompt_tokens;
-    run->next++;
-}
-
-static void arrive_due(struct run *run)
-{
-    while (!run->paused && run->next < run->trace->count &&
-           run->trace->requests[run->next].arrival_us <= run->now_us)
-        arrive(run);
 }
 
 static bool begin_step(struct run *run, uint32_t slot, struct err *err)
@@ -169,7 +60,7 @@ static struct blocks blocks_of(const struct run *run, const struct trace_request
 static bool act_assignment(struct run *run, const struct assignment *assignment, uint32_t slot,
                            struct err *err)
 {
-    uint64_t index = index_of(&assignment->request.request_id);
+    uint64_t index = arrivals_index(&assignment->request.request_id);
     const struct trace_request *request = &run->trace->requests[index];
     struct member *member = &run->fleet.members[slot];
     const struct node_sequence sequence = {.request = (uint32_t)index,
@@ -198,7 +89,7 @@ static void yield_all(struct run *run)
 {
     for (size_t i = 0; i < run->yields_count; i++) {
         const struct given_back *yield = &run->yields[i];
-        const struct request_id id = id_of(yield->index);
+        const struct request_id id = arrivals_id(yield->index);
         struct record record =
             fleet_yield(&run->fleet, yield->slot, &id, run->times[yield->index].attempt);
         report(run, yield->slot, &record);
@@ -230,7 +121,7 @@ static bool act(struct run *run, const struct action *action, struct err *err)
     if (action->record->type == RECORD_LEASE_RENEWAL)
         run->fleet.members[slot].node.batch_size = action->record->u.lease_renewal.batch_size;
     if (action->record->type == RECORD_RESULT)
-        finish(run, index_of(&action->record->u.result.request_id));
+        finish(run, arrivals_index(&action->record->u.result.request_id));
     return true;
 }
 
@@ -239,18 +130,18 @@ static bool tick(struct run *run, struct err *err)
 {
     size_t count;
 
-    arrive_due(run);
-    step_core(run, &(struct event){.type = EVENT_TICK});
+    arrivals_due(run);
+    run_step_core(run, &(struct event){.type = EVENT_TICK});
     count = run->actions.count;
     for (size_t i = 0; i < count; i++)
         if (!act(run, &run->actions.items[i], err))
             return false;
     CHECK(run->actions.count == count);
-    step_core(run, &(struct event){.type = EVENT_COMMITTED});
+    run_step_core(run, &(struct event){.type = EVENT_COMMITTED});
     run->actions.count = 0;
     yield_all(run);
-    arrive_due(run);
-    hour_at(run, run->now_us)->node_hours +=
+    arrivals_due(run);
+    run_hour_at(run, run->now_us)->node_hours +=
         fleet_count(&run->fleet, ~(1u << MEMBER_OFF)) * (double)run->config->tick_us / RUN_HOUR_US;
     for (uint32_t slot = 0; slot < run->fleet.count; slot++)
         if (!begin_step(run, slot, err))
@@ -263,7 +154,7 @@ static void report_outcome(struct run *run, uint32_t slot)
     const struct node_outcome *outcome = &run->outcome;
 
     for (uint32_t i = 0; i < outcome->first_count; i++) {
-        const struct request_id id = id_of(outcome->first[i]);
+        const struct request_id id = arrivals_id(outcome->first[i]);
         struct request_times *times = &run->times[outcome->first[i]];
         struct record record = fleet_progress(&run->fleet, slot, &id, times->attempt);
         times->first_us = run->now_us;
@@ -272,7 +163,7 @@ static void report_outcome(struct run *run, uint32_t slot)
     for (uint32_t i = 0; i < outcome->ended_count; i++) {
         uint32_t index = outcome->ended[i];
         const struct trace_request *request = &run->trace->requests[index];
-        const struct request_id id = id_of(index);
+        const struct request_id id = arrivals_id(index);
         const struct token_usage usage = {.prompt_tokens_uncached =
                                               request->prompt_tokens - outcome->ended_cached[i],
                                           .prompt_tokens_cached = outcome->ended_cached[i],
@@ -292,11 +183,11 @@ static bool end_step(struct run *run, uint32_t slot, struct err *err)
     member->stepping = false;
     if (!node_end(&member->node, member->step_us, &run->outcome, err))
         return false;
-    hour_at(run, run->now_us)->output_tokens += member->node.decode_tokens - made;
-    hour_at(run, run->now_us)->busy_hours += member->step_us / (double)RUN_HOUR_US;
+    run_hour_at(run, run->now_us)->output_tokens += member->node.decode_tokens - made;
+    run_hour_at(run, run->now_us)->busy_hours += member->step_us / (double)RUN_HOUR_US;
     report_outcome(run, slot);
     if (member->state == MEMBER_DRAINING && node_held(&member->node) == 0) {
-        struct record record = fleet_goodbye(&run->fleet, slot, now_ms(run));
+        struct record record = fleet_goodbye(&run->fleet, slot, run_now_ms(run));
         run->result->node_hours += (double)(run->now_us - member->on_us) / (double)RUN_HOUR_US;
         report(run, slot, &record);
         return true;
@@ -306,7 +197,7 @@ static bool end_step(struct run *run, uint32_t slot, struct err *err)
 
 static bool serve(struct run *run, uint32_t slot, struct err *err)
 {
-    struct record record = fleet_hello(&run->fleet, slot, now_ms(run));
+    struct record record = fleet_hello(&run->fleet, slot, run_now_ms(run));
 
     report(run, slot, &record);
     return timeline_put(&run->timeline, run->now_us, MOMENT_HEARTBEAT, slot, err);
@@ -318,7 +209,7 @@ static bool beat(struct run *run, uint32_t slot, struct err *err)
 
     if (run->fleet.members[slot].state == MEMBER_OFF)
         return true;
-    record = fleet_heartbeat(&run->fleet, slot, now_ms(run));
+    record = fleet_heartbeat(&run->fleet, slot, run_now_ms(run));
     report(run, slot, &record);
     return timeline_put(&run->timeline, run->now_us + run->config->heartbeat_us, MOMENT_HEARTBEAT,
                         slot, err);
@@ -367,17 +258,6 @@ static bool rescale(struct run *run, uint32_t wanted, struct err *err)
     return true;
 }
 
-/* Requests that have come and are not read, since the core has no room. */
-static uint64_t unread(const struct run *run)
-{
-    size_t end = run->next;
-
-    while (run->paused && end < run->trace->count &&
-           run->trace->requests[end].arrival_us <= run->now_us)
-        end++;
-    return end - run->next;
-}
-
 /* The planner's turn. Nodes that are starting are not known to the core, as in real life, but the
  * planner knows what it has asked for. */
 static bool plan(struct run *run, struct err *err)
@@ -386,8 +266,8 @@ static bool plan(struct run *run, struct err *err)
 
     scheduler_gauges(run->core, &gauges);
     const struct capacity_counts counts =
-        capacity_count(&gauges, gauges.classes[CLASS_BULK].waiting_requests + unread(run));
-    if (capacity_update(&run->capacity, &counts, now_ms(run)) &&
+        capacity_count(&gauges, gauges.classes[CLASS_BULK].waiting_requests + arrivals_unread(run));
+    if (capacity_update(&run->capacity, &counts, run_now_ms(run)) &&
         !rescale(run, run->capacity.decision.wanted, err))
         return false;
     return timeline_put(&run->timeline, run->now_us + run->config->capacity.interval_ms * 1000,
@@ -419,7 +299,7 @@ static bool start(struct run *run, struct err *err)
     const struct run_config *config = run->config;
     uint32_t count = config->scale ? config->capacity.planner.workers_min : config->nodes;
 
-    step_core(run, &(struct event){.type = EVENT_RESTORED});
+    run_step_core(run, &(struct event){.type = EVENT_RESTORED});
     run->result->nodes_min = run->result->nodes_max = count;
     for (uint32_t slot = 0; slot < count; slot++)
         if (!serve(run, slot, err))
@@ -491,14 +371,14 @@ static bool open_run(struct run *run, struct err *err)
                                           .batch = config->policy};
 
     run->times = malloc(run->trace->count * sizeof *run->times);
-    run->body = malloc(BODY_SIZE_MAX);
+    run->body = malloc(RUN_BODY_SIZE_MAX);
     run->core = scheduler_new(&core);
     if (!run->times || !run->body || !run->core)
         return err_set(err, ERR_FATAL, "simulator: out of memory");
-    memset(run->body, ' ', BODY_SIZE_MAX);
+    memset(run->body, ' ', RUN_BODY_SIZE_MAX);
     for (size_t i = 0; i < run->trace->count; i++)
         run->times[i] = (struct request_times){-1, -1, 0};
-    capacity_init(&run->capacity, &config->capacity, epoch_ms);
+    capacity_init(&run->capacity, &config->capacity, run_epoch_ms);
     return fleet_init(&run->fleet, config->nodes, &node, config->policy.base, err);
 }
 
