@@ -31,6 +31,14 @@ uint64_t arrivals_index(const struct request_id *id)
     return index;
 }
 
+enum service_class arrivals_class(const struct run *run, uint64_t index)
+{
+    /* Another number than a task is made of, so that no task is more interactive than others. */
+    struct random random = {~run->config->seed ^ (index * 0x9e3779b97f4a7c15u)};
+
+    return random_uniform(&random) < run->config->interactive ? CLASS_INTERACTIVE : CLASS_BULK;
+}
+
 /* The power of two that holds the answer. */
 static uint32_t guess_max_tokens(uint32_t output)
 {
@@ -67,6 +75,8 @@ static void arrive(struct run *run)
     int head_size = snprintf(head, sizeof head, "{\"max_tokens\":%8u,\"prompt\":\"",
                              guess_max_tokens(request->output_tokens));
     struct record record = {.type = RECORD_REQUEST};
+    const enum service_class class = arrivals_class(run, run->next);
+    const enum topic topic = class == CLASS_BULK ? TOPIC_REQUESTS_BULK : TOPIC_REQUESTS_INTERACTIVE;
 
     size = size < (size_t)head_size ? (size_t)head_size : size;
     size = size > RUN_BODY_SIZE_MAX ? RUN_BODY_SIZE_MAX : size;
@@ -76,10 +86,10 @@ static void arrive(struct run *run)
     record.u.request = (struct request){.request_id = arrivals_id(run->next),
                                         .tenant = {"sim", 3},
                                         .batch_id = {"trace", 5},
-                                        .service_class = CLASS_BULK,
+                                        .service_class = class,
                                         .body = {run->body, size}};
     run_step_core(run, &(struct event){.type = EVENT_REQUEST,
-                                       .position = {TOPIC_REQUESTS_BULK, 0, (int64_t)run->next},
+                                       .position = {topic, 0, run->offsets[class]++},
                                        .timestamp_ms = run_epoch_ms + request->arrival_us / 1000,
                                        .record = &record});
     run_hour_at(run, request->arrival_us)->prompt_tokens += request->prompt_tokens;

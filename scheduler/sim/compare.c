@@ -158,6 +158,7 @@ void sim_run_config(const struct sim_setup *setup, enum sim_policy policy, uint3
         .late_base_us = sim_sustained_us,
         .late_share = setup->trace.offline ? 0 : late_share,
         .limit_first_us = options->limit_first_us,
+        .interactive = options->interactive,
         .seed = (uint64_t)options->seed};
 }
 

@@ -68,6 +68,8 @@ static const struct config_key keys[] = {
     KEY("prefix_affinity_weight", CONFIG_DOUBLE, prefix_affinity_weight, "1", .min = 0, .max = 100,
         .help = "Weight of prompt tokens to compute when a node is chosen; 0: nodes are filled "
                 "evenly."),
+    KEY("interactive", CONFIG_PERCENT, interactive, "0%", .min = 0, .max = 1,
+        .help = "Share of the requests that are interactive, drawn by lot; latencies by class."),
     KEY("step_target", CONFIG_DURATION, step_target_us, "100ms", .min = 1, .max = 1e9,
         .help = "Step time that still meets the token latency wanted; load 1."),
     KEY("tick", CONFIG_DURATION, tick_us, "100ms", .min = 1000, .max = 1e7,

@@ -30,6 +30,7 @@ struct sim_options {
     double scale;
     int64_t from_us, length_us;
     double cached_share;
+    double interactive;
     int prefix_caches; /* enum run_caches */
     double prefix_affinity_weight;
     int64_t step_target_us, tick_us;

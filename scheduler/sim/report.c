@@ -37,6 +37,25 @@ static void print_header(FILE *out, const struct sim_setup *setup)
         (double)setup->options->step_target_us / 1e3, setup->options->skew, setup->options->seed);
 }
 
+static const char *const class_names[CLASS_COUNT] = {"interactive", "bulk"};
+
+static void print_classes(FILE *out, const struct sim_comparison *comparison)
+{
+    fprintf(out, "\n%-9s %-11s %9s %9s %9s %8s %8s\n", "policy", "class", "requests", "P50 lat",
+            "P99 lat", "P50 ttft", "P99 ttft");
+    for (uint32_t i = 0; i < comparison->count; i++)
+        for (int kind = 0; kind < CLASS_COUNT; kind++) {
+            const struct run_class *c = &comparison->rows[i].result.classes[kind];
+            if (c->requests > 0)
+                fprintf(out, "%-9s %-11s %9" PRIu64 " %7.1f s %7.1f s %6.2f s %6.2f s\n",
+                        sim_policy_names[comparison->rows[i].policy], class_names[kind],
+                        c->requests, run_quantile(c->latency_s, c->requests, 0.5),
+                        run_quantile(c->latency_s, c->requests, 0.99),
+                        run_quantile(c->first_s, c->requests, 0.5),
+                        run_quantile(c->first_s, c->requests, 0.99));
+        }
+}
+
 void report_table(FILE *out, const struct sim_setup *setup, const struct sim_comparison *comparison)
 {
     print_header(out, setup);
@@ -79,6 +98,8 @@ void report_table(FILE *out, const struct sim_setup *setup, const struct sim_com
                 100 * (double)setup->trace.repeated_tokens / (double)setup->trace.prompt_tokens,
                 r->affinity_assignments);
     }
+    if (setup->options->interactive > 0)
+        print_classes(out, comparison);
     if (!comparison->limit_searched)
         return;
     fprintf(
@@ -110,6 +131,25 @@ static json_t *hours_json(const struct run_hour *hours, uint32_t count)
     return array;
 }
 
+static json_t *classes_json(const struct run_result *result)
+{
+    json_t *object = json_object();
+
+    for (int kind = 0; kind < CLASS_COUNT; kind++) {
+        const struct run_class *c = &result->classes[kind];
+        if (c->requests > 0)
+            json_object_set_new(
+                object, class_names[kind],
+                json_pack("{s:I,s:o,s:o,s:o,s:o}", "requests", (json_int_t)c->requests,
+                          "latency_p50_s", number(run_quantile(c->latency_s, c->requests, 0.5)),
+                          "latency_p99_s", number(run_quantile(c->latency_s, c->requests, 0.99)),
+                          "first_token_p50_s", number(run_quantile(c->first_s, c->requests, 0.5)),
+                          "first_token_p99_s",
+                          number(run_quantile(c->first_s, c->requests, 0.99))));
+    }
+    return object;
+}
+
 static json_t *row_json(const struct sim_setup *setup, const struct sim_row *row)
 {
     const struct run_result *r = &row->result;
@@ -117,7 +157,7 @@ static json_t *row_json(const struct sim_setup *setup, const struct sim_row *row
 
     return json_pack(
         "{s:s,s:i,s:I,s:I,s:b,s:f,s:f,s:f,s:o,s:o,s:o,s:o,s:o,s:o,s:f,s:o,s:f,s:i,s:i,s:I,s:f,"
-        "s:i,s:f,s:f,s:f,s:f,s:I,s:o}",
+        "s:i,s:f,s:f,s:f,s:f,s:I,s:o,s:o}",
         "policy", sim_policy_names[row->policy], "base", (int)row->base, "requests", (json_int_t)n,
         "unfinished", (json_int_t)r->unfinished, "sustained", !r->given_up, "in_time",
         (double)r->in_time / (double)n, "tokens_per_s", (double)r->output_tokens / r->duration_s,
@@ -134,7 +174,7 @@ static json_t *row_json(const struct sim_setup *setup, const struct sim_row *row
         (int)r->replans, "limit_scale", row->limit_scale, "limit_tokens_per_s",
         row->limit_tokens_per_s, "cached_share", r->cached_share, "cached_share_expected",
         r->cached_share_expected, "affinity_assignments", (json_int_t)r->affinity_assignments,
-        "hours", hours_json(r->hours, r->hours_count));
+        "classes", classes_json(r), "hours", hours_json(r->hours, r->hours_count));
 }
 
 static bool dump(FILE *out, json_t *root, struct err *err)

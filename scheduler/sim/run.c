@@ -263,10 +263,12 @@ static bool rescale(struct run *run, uint32_t wanted, struct err *err)
 static bool plan(struct run *run, struct err *err)
 {
     struct scheduler_gauges gauges;
+    uint64_t waiting = 0;
 
     scheduler_gauges(run->core, &gauges);
-    const struct capacity_counts counts =
-        capacity_count(&gauges, gauges.classes[CLASS_BULK].waiting_requests + arrivals_unread(run));
+    for (int i = 0; i < CLASS_COUNT; i++)
+        waiting += gauges.classes[i].waiting_requests;
+    const struct capacity_counts counts = capacity_count(&gauges, waiting + arrivals_unread(run));
     if (capacity_update(&run->capacity, &counts, run_now_ms(run)) &&
         !rescale(run, run->capacity.decision.wanted, err))
         return false;

@@ -9,6 +9,9 @@
  * that carries them. Every transaction commits: what aborts and takeovers do
  * is tests/sim's subject, not this program's.
  *
+ * Interactive requests come on a topic of their own, which a core without room
+ * pauses together with the other.
+ *
  * What a request is to the core: a body as long as four bytes a prompt token,
  * and as max_tokens the power of two that holds its answer, since users guess.
  * Where the trace names the blocks of prompts, each block's text begins with its
@@ -62,7 +65,8 @@ struct run_config {
     int64_t late_base_us, late_token_us;
     double late_share;
     int64_t limit_first_us; /* a request is in time with this and the step target for each token */
-    uint64_t seed;          /* of the requests' tasks */
+    double interactive;     /* share of the requests that are of that class; the rest is bulk */
+    uint64_t seed;          /* of the requests' tasks and classes */
 };
 
 enum { RUN_HOURS_MAX = 48 };
@@ -97,6 +101,11 @@ struct run_result {
     float *latency_s; /* (requests), arrival to result, sorted */
     float *first_s;   /* (requests), arrival to first token, sorted */
     float *token_ms;  /* (requests), time per output token after the first, sorted */
+    /* The same by class, where there are interactive ones. */
+    struct run_class {
+        uint64_t requests;
+        float *latency_s, *first_s; /* (requests), sorted */
+    } classes[CLASS_COUNT];
     uint32_t nodes_min, nodes_max;
     uint64_t preemptions;
     double imbalance; /* mean over steps */

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "scheduler/sim/run_state.h"
+#include "scheduler/sim/arrivals.h"
 
 /* What was asked for, and the context that its output tokens read, as in struct trace. */
 struct demand {
@@ -116,6 +116,36 @@ static void sum_prefixes(struct run *run)
             (double)prefixes->cached_tokens_expected / (double)prefixes->prompt_tokens_expected;
 }
 
+static void sort(float *values, uint64_t count)
+{
+    qsort(values, count, sizeof *values, ascending);
+}
+
+/* Before the times of all are sorted. */
+static bool sum_classes(struct run *run, struct err *err)
+{
+    struct run_result *result = run->result;
+
+    for (uint64_t i = 0; i < result->requests; i++)
+        result->classes[arrivals_class(run, i)].requests++;
+    for (int kind = 0; kind < CLASS_COUNT; kind++) {
+        struct run_class *class = &result->classes[kind];
+        uint64_t count = 0;
+        class->latency_s = malloc((class->requests + 1) * sizeof *class->latency_s);
+        class->first_s = malloc((class->requests + 1) * sizeof *class->first_s);
+        if (!class->latency_s || !class->first_s)
+            return err_set(err, ERR_FATAL, "simulator: out of memory");
+        for (uint64_t i = 0; i < result->requests; i++)
+            if (arrivals_class(run, i) == (enum service_class)kind) {
+                class->latency_s[count] = result->latency_s[i];
+                class->first_s[count++] = result->first_s[i];
+            }
+        sort(class->latency_s, count);
+        sort(class->first_s, count);
+    }
+    return true;
+}
+
 bool run_sum_up(struct run *run, struct err *err)
 {
     struct run_result *result = run->result;
@@ -133,9 +163,11 @@ bool run_sum_up(struct run *run, struct err *err)
     result->late += result->unfinished;
     for (size_t i = 0; i < count; i++)
         result->latency_mean_s += (double)result->latency_s[i] / (double)count;
-    qsort(result->latency_s, count, sizeof(float), ascending);
-    qsort(result->first_s, count, sizeof(float), ascending);
-    qsort(result->token_ms, count, sizeof(float), ascending);
+    if (run->config->interactive > 0 && !sum_classes(run, err))
+        return false;
+    sort(result->latency_s, count);
+    sort(result->first_s, count);
+    sort(result->token_ms, count);
     result->duration_s = (double)end_us / 1e6;
     result->hours_count = (uint32_t)(end_us / RUN_HOUR_US) + 1;
     if (result->hours_count > RUN_HOURS_MAX)
@@ -151,6 +183,11 @@ void run_result_free(struct run_result *result)
     free(result->first_s);
     free(result->token_ms);
     result->latency_s = result->first_s = result->token_ms = NULL;
+    for (int kind = 0; kind < CLASS_COUNT; kind++) {
+        free(result->classes[kind].latency_s);
+        free(result->classes[kind].first_s);
+        result->classes[kind] = (struct run_class){0};
+    }
 }
 
 double run_quantile(const float *sorted, uint64_t count, double q)

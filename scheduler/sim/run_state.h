@@ -34,6 +34,7 @@ struct run {
     char *body;
     uint8_t *everywhere; /* (trace->blocks_limit) of struct block_cache; NULL unless shared */
     size_t next;         /* request to arrive */
+    int64_t offsets[CLASS_COUNT];
     uint64_t ended;
     bool paused;
     int64_t now_us;
