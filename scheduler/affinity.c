@@ -34,6 +34,16 @@ static void note_prompt(struct affinity *affinity, double work)
     affinity->prompt_mean += mean_smoothing * (work - affinity->prompt_mean);
 }
 
+/* Of the block that ends there. */
+static uint64_t key_at(const struct prefix_chain *chain, uint32_t end)
+{
+    uint32_t i = 0;
+
+    while (chain->ends[i] != end)
+        i++;
+    return chain->keys[i];
+}
+
 void affinity_look(struct scheduler *scheduler, const struct job *job)
 {
     struct affinity *affinity = &scheduler->affinity;
@@ -50,6 +60,11 @@ void affinity_look(struct scheduler *scheduler, const struct job *job)
     if (chain->count == 0)
         return;
     affinity->found_count = holders_find(affinity->holders, chain, affinity->found);
+    if (affinity->found_count > 0 && job->flow) {
+        struct lane *lane = queues_lane(job);
+        lane->common = key_at(chain, affinity->found[0].size);
+        lane->common_share = (double)affinity->found[0].size / (double)job_body(job).size;
+    }
     cost = chain->ends[chain->count - 1] + chain->count * KEY_COST;
     affinity->budget -= cost < affinity->budget ? cost : affinity->budget;
 }
@@ -66,6 +81,17 @@ static uint64_t sent_tokens(const struct affinity *affinity, const struct run *r
 uint64_t affinity_cached(const struct scheduler *scheduler, const struct run *run)
 {
     return (uint64_t)((double)sent_tokens(&scheduler->affinity, run) * run->cache_trust);
+}
+
+double affinity_missing(const struct scheduler *scheduler, const struct run *run,
+                        const struct lane *lane)
+{
+    struct block_places places;
+
+    if (!scheduler->affinity.holders || lane->common == 0)
+        return 0;
+    places = holders_places(scheduler->affinity.holders, lane->common, run->hello.slot);
+    return !places.here && places.elsewhere ? lane->common_share * run->cache_trust : 0;
 }
 
 void affinity_assigned(struct scheduler *scheduler, const struct job *job, const struct run *run)

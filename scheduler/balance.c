@@ -75,8 +75,8 @@ double balance_distance(const uint32_t *totals, const uint16_t *extra, const dou
     return sum;
 }
 
-uint32_t balance_choose(const struct balance_candidate *candidates, uint32_t count, double weight,
-                        uint32_t overtakes_max)
+uint32_t balance_choose(const struct balance_candidate *candidates, uint32_t count,
+                        const struct balance_weights *weights, uint32_t overtakes_max)
 {
     double least = 0, most = 0, best_cost = 0;
     uint32_t best = 0;
@@ -97,7 +97,8 @@ uint32_t balance_choose(const struct balance_candidate *candidates, uint32_t cou
         double cost;
         if (candidate->distance < 0)
             uneven = most > least ? 0.5 : 0;
-        cost = weight * uneven + (1 - weight) * order;
+        cost = weights->experts * uneven + (1 - weights->experts) * order +
+               weights->affinity * candidate->missing;
         if (i == 0 || cost < best_cost) {
             best = i;
             best_cost = cost;

@@ -15,6 +15,11 @@
  * arrival decides. The mix that waits is the aim, not an even load, because what
  * is flatter than it now leaves what is worse for later.
  *
+ * Caches come before both: a candidate whose beginning other workers have and this one has not is
+ * left to them, by the share of its prompt that it is, times the weight of affinity. What is not
+ * computed saves all its work, while flatter experts make the same work some percent cheaper. Where
+ * everybody has everything, or nobody anything, there is no difference and experts decide.
+ *
  * Which worker, where some have the request's beginning in their prefix caches: by the tokens that
  * are to be computed there and the worker's fill, in tokens. The cost grows with the root of the
  * fill, which is steep near 0: no cache is worth much while another worker idles, and among workers
@@ -64,11 +69,17 @@ double balance_distance(const uint32_t *totals, const uint16_t *extra, const dou
 struct balance_candidate {
     double distance;    /* balance_distance() with it; below 0: nothing is known of it */
     uint32_t overtakes; /* at most overtakes_max */
+    double missing;     /* share of its prompt that others have cached and this worker has not */
+};
+
+struct balance_weights {
+    double experts;  /* 0 to 1, against order */
+    double affinity; /* beside both */
 };
 
 /* The index of the best, the first of equals; count is at least 1. Those of which nothing is known
  * stand in the middle between best and worst. */
-uint32_t balance_choose(const struct balance_candidate *candidates, uint32_t count, double weight,
-                        uint32_t overtakes_max);
+uint32_t balance_choose(const struct balance_candidate *candidates, uint32_t count,
+                        const struct balance_weights *weights, uint32_t overtakes_max);
 
 #endif

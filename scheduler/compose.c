@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which of the waiting jobs goes to a worker next, by the experts that its requests will use.
+ * Which of the waiting jobs goes to a worker next, by the experts that its requests will use and by
+ * what it has cached.
  *
  * The aim is that the worker's load looks like what waits in the flow. The flattest load would be
  * the nearer aim, but what it leaves for later is worse than the mix: with the demo job in shuffled
@@ -145,6 +146,7 @@ static void add_lane(struct scheduler *scheduler, const struct run *run, const s
     else
         balance_mix(choice->mix, profile->shares, (double)lane->jobs.count, run->expert_cells);
     choice->candidates[at].overtakes = overtakes;
+    choice->candidates[at].missing = affinity_missing(scheduler, run, lane);
     choice->profiles[at] = profile;
     choice->jobs[at] = job;
     choice->count += at > 0;
@@ -154,11 +156,14 @@ struct job *compose_choose(struct scheduler *scheduler, const struct run *run, s
 {
     const struct scheduler_config *config = &scheduler->config;
     const uint32_t cells = run->expert_cells + LOOKUP_CELLS;
+    const struct balance_weights weights = {config->expert_balance_weight,
+                                            config->prefix_affinity_weight};
     const struct flow *flow = oldest->flow;
     struct choice choice = {.count = 1};
     struct job *urgent;
 
-    if (!run->expert_totals || scheduler->compose_budget < FLOW_LANES_MAX * cells)
+    if ((!run->expert_totals && !scheduler->affinity.holders) || !flow->lanes->next ||
+        scheduler->compose_budget < FLOW_LANES_MAX * cells)
         return oldest;
     urgent = most_urgent(scheduler, flow);
     if (urgent)
@@ -171,7 +176,6 @@ struct job *compose_choose(struct scheduler *scheduler, const struct run *run, s
                                                   choice.mix, run->expert_cells, run->hello.experts)
                                : -1;
     scheduler->compose_budget -= choice.count * cells;
-    return choice
-        .jobs[balance_choose(choice.candidates, choice.count, config->expert_balance_weight,
-                             config->overtakes_max[oldest->service_class])];
+    return choice.jobs[balance_choose(choice.candidates, choice.count, &weights,
+                                      config->overtakes_max[oldest->service_class])];
 }

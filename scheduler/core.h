@@ -163,6 +163,10 @@ void affinity_begin_tick(struct scheduler *scheduler);
 void affinity_look(struct scheduler *scheduler, const struct job *job);
 /* Tokens of its prompt that this run is likely to have. */
 uint64_t affinity_cached(const struct scheduler *scheduler, const struct run *run);
+/* The share of a prompt that jobs of the lane are likely to find at other runs and not at this one;
+ * 0 also where nobody has it: it is to be computed wherever it goes. */
+double affinity_missing(const struct scheduler *scheduler, const struct run *run,
+                        const struct lane *lane);
 /* It was given to this run. */
 void affinity_assigned(struct scheduler *scheduler, const struct job *job, const struct run *run);
 /* A worker says Hello: it holds nothing. */

@@ -5,7 +5,6 @@
  */
 #include "scheduler/holders.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -170,4 +169,18 @@ uint32_t holders_find(const struct holders *holders, const struct prefix_chain *
     while (known-- > 0 && count < HOLDERS_MAX)
         count = add(holders, entries[known], chain->ends[known], found, count);
     return count;
+}
+
+struct block_places holders_places(const struct holders *holders, uint64_t key, uint32_t slot)
+{
+    const struct entry *entry = find(holders, key);
+    struct block_places places = {0};
+
+    for (uint32_t i = 0; entry && i < entry->count; i++) {
+        bool here = entry->holders[i].slot == slot;
+        bool there = still_there(holders, &entry->holders[i]);
+        places.here |= here && there;
+        places.elsewhere |= !here && there;
+    }
+    return places;
 }

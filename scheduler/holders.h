@@ -14,6 +14,8 @@
 #ifndef SCHEDULER_HOLDERS_H
 #define SCHEDULER_HOLDERS_H
 
+#include <stdbool.h>
+
 #include "scheduler/prefix.h"
 
 enum { HOLDERS_MAX = 8 }; /* of a block that are remembered */
@@ -38,5 +40,11 @@ struct holder {
 /* Those that are likely to have some of it, the most first; returns how many. */
 uint32_t holders_find(const struct holders *holders, const struct prefix_chain *chain,
                       struct holder found[HOLDERS_MAX]);
+
+/* Is the block with this key likely to be there, and where else? */
+struct block_places {
+    bool here, elsewhere;
+};
+struct block_places holders_places(const struct holders *holders, uint64_t key, uint32_t slot);
 
 #endif

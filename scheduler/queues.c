@@ -139,9 +139,29 @@ static void flow_close(struct queues *queues, struct flow *flow)
     free(flow);
 }
 
+enum { LANE_GROUPS = 8 }; /* of system prompts, and of words */
+
 static uint32_t lane_key(const struct job *job)
 {
-    return job->payload ? (uint32_t)(job->payload->prefix.words % FLOW_LANES_MAX) : 0;
+    const struct prefix_keys *keys;
+
+    if (!job->payload)
+        return 0;
+    keys = &job->payload->prefix;
+    if (!keys->system)
+        return (uint32_t)(keys->words % FLOW_LANES_MAX);
+    return (uint32_t)(prefix_mix(keys->system, 0) % LANE_GROUPS * LANE_GROUPS +
+                      prefix_mix(keys->words, 0) % LANE_GROUPS);
+}
+
+struct lane *queues_lane(const struct job *job)
+{
+    const uint32_t key = lane_key(job);
+    struct lane *lane = job->flow->lanes;
+
+    while (lane->key != key)
+        lane = lane->next;
+    return lane;
 }
 
 static struct lane *lane_open(struct flow *flow, uint32_t key)

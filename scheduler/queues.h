@@ -9,8 +9,10 @@
  * only while it has jobs.
  *
  * Within a flow, requests that begin with the same words stand in a lane. The head of each lane may
- * be taken instead of the flow's oldest job (scheduler/compose.h), which is how a batch is mixed
- * from a file that is sorted by task, without a look at the thousands between two tasks.
+ * be taken instead of the flow's oldest job (scheduler/compose.c), which is how a batch is mixed
+ * from a file that is sorted by task, without a look at the thousands between two tasks, and how a
+ * worker gets what it has the beginning of. With system prompts a lane has one of eight groups of
+ * them, and one of eight of words.
  *
  * Nothing here walks over waiting jobs: push, peek and remove cost one turn of the ring, and one
  * look at the lanes of a flow, at most.
@@ -29,6 +31,10 @@ enum { FLOW_LANES_MAX = 64 }; /* beginnings share lanes by their hash */
 struct lane {
     struct lane *next;
     uint32_t key; /* below FLOW_LANES_MAX */
+    /* The longest beginning that its last assigned job had in common with an earlier one: the key
+     * of its last block (prefix_chain), 0 unknown, and which share of the prompt it is. */
+    uint64_t common;
+    double common_share;
     struct job_list jobs;
 };
 
@@ -72,6 +78,8 @@ void queues_model_release(struct queues *queues, struct model *model);
 /* Into the flow of the job's class, model and length and its batch's tenant. */
 void queues_push(struct queues *queues, struct job *job, enum job_length length);
 void queues_remove(struct queues *queues, struct job *job);
+/* The lane of a job in a flow. */
+struct lane *queues_lane(const struct job *job);
 /* The flow's oldest job. */
 struct job *flow_oldest(const struct flow *flow);
 /* How many at most, of those that came before, a job would overtake. */

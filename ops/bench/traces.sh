@@ -49,6 +49,23 @@ run offline --trace "$folder/job.csv" --columns prompt=prompt,output=output --no
 run day "${day[@]}" --nodes 5 --policy $all --plot "$folder/day"
 run day-autoscale "${day[@]}" --nodes 8 --base-batch-size 512 --policy adaptive --autoscale \
     --plot "$folder/day-autoscale"
+ops/bench/agents >"$folder/agents.jsonl"
+for name in conversation agents; do # prefix caches, and who gets what for them
+    prompts=(--trace $traces/mooncake-conversation.jsonl --scale 2.5)
+    [ $name = conversation ] || prompts=(--trace "$folder/agents.jsonl" --scale 3)
+    prompts+=(--nodes 4 --policy adaptive --base-batch-size 128)
+    run "$name-affinity" "${prompts[@]}" --find-limit
+    run "$name-load" "${prompts[@]}" --prefix-affinity-weight 0 --find-limit
+    run "$name-shared" "${prompts[@]}" --prefix-affinity-weight 0 --prefix-caches shared \
+        --find-limit
+    run "$name-none" "${prompts[@]}" --prefix-caches off --find-limit
+done
+for weight in 0 1; do # a job: all there at once
+    run "agents-job-$weight" --trace "$folder/agents.jsonl" --scale 1000 --nodes 4 \
+        --policy adaptive --base-batch-size 128 --prefix-affinity-weight $weight
+done
+run agents-job-shared --trace "$folder/agents.jsonl" --scale 1000 --nodes 4 --policy adaptive \
+    --base-batch-size 128 --prefix-affinity-weight 0 --prefix-caches shared
 ops/bench/published-day >"$folder/published-day.csv"
 run published-day --trace "$folder/published-day.csv" --fluid --autoscale --nodes 278 \
     --nodes-min 68 --cached 56.25% --base-batch-size 800 --kv-share 95% \

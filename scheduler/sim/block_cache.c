@@ -73,7 +73,7 @@ static void link_idle(struct block_cache *cache, uint32_t id)
     cache->idle_tokens += cache->tokens[id];
 }
 
-void block_cache_hold(struct block_cache *cache, const struct blocks *prompt)
+void block_cache_hold(struct block_cache *cache, const struct blocks *prompt, uint32_t request)
 {
     for (uint32_t i = 0; i < prompt->count; i++) {
         uint32_t id = prompt->ids[i];
@@ -82,24 +82,42 @@ void block_cache_hold(struct block_cache *cache, const struct blocks *prompt)
             continue;
         if (block->computed)
             unlink_idle(cache, id);
+        block->owner = request;
         cache->tokens[id] = size_at(cache, prompt, i);
         cache->held_tokens += cache->tokens[id];
     }
 }
 
 /* From the end, so that the beginning is the most recently used. */
-void block_cache_let_go(struct block_cache *cache, const struct blocks *prompt)
+void block_cache_let_go(struct block_cache *cache, const struct blocks *prompt, uint32_t request)
 {
     for (uint32_t i = prompt->count; i-- > 0;) {
         uint32_t id = prompt->ids[i];
         struct block *block = &cache->blocks[id];
         CHECK(block->users > 0);
+        if (block->owner == request)
+            block->owner = BLOCK_NOBODY;
         if (--block->users > 0)
             continue;
         cache->held_tokens -= cache->tokens[id];
         if (block->computed)
             link_idle(cache, id);
     }
+}
+
+bool block_cache_is_coming(struct block_cache *cache, const struct blocks *prompt, uint32_t token,
+                           uint32_t request)
+{
+    struct block *block;
+
+    if (token >= prompt->tokens)
+        return false;
+    block = &cache->blocks[prompt->ids[token / cache->block_tokens]];
+    if (block->computed)
+        return false;
+    if (block->owner == BLOCK_NOBODY)
+        block->owner = request;
+    return block->owner != request;
 }
 
 void block_cache_compute(struct block_cache *cache, const struct blocks *prompt, uint32_t from,

@@ -162,12 +162,10 @@ static bool start_filling(struct node *node, const struct node_sequence *next)
         return false;
     started = &node->filling.items[node->filling.count - 1];
     started->prefilled = found(node, next);
-    if (!started->admitted)
-        started->cached = started->prefilled;
-    started->admitted = true;
+    started->cached += started->again ? 0 : started->prefilled;
     node->kv_used += need(node, next, next->prompt);
     node->kv_context += next->prompt;
-    block_cache_hold(&node->cache, &next->blocks);
+    block_cache_hold(&node->cache, &next->blocks, next->request);
     make_idle_room(node);
     routing_batch_add(&node->batch, next->task, 1);
     return true;
@@ -178,7 +176,7 @@ static void leave(struct node *node, const struct node_sequence *sequence, uint6
 {
     uint64_t held = node->cache.held_tokens;
 
-    block_cache_let_go(&node->cache, &sequence->blocks);
+    block_cache_let_go(&node->cache, &sequence->blocks, sequence->request);
     node->kv_used -= context - sequence->blocks.tokens + (held - node->cache.held_tokens);
     node->kv_context -= context;
     routing_batch_add(&node->batch, sequence->task, -1);
@@ -199,6 +197,20 @@ static void admit(struct node *node)
     }
 }
 
+/* Its turn has come: it goes on behind what others have computed meanwhile. False: it waits for
+ * what another one computes in this step, and so do those behind it. */
+static bool goes_on(struct node *node, struct node_sequence *sequence)
+{
+    uint32_t prefilled = sequence->blocks.count > 0 ? found(node, sequence) : 0;
+
+    if (prefilled > sequence->prefilled) {
+        sequence->cached += sequence->again ? 0 : prefilled - sequence->prefilled;
+        sequence->prefilled = prefilled;
+    }
+    return !block_cache_is_coming(&node->cache, &sequence->blocks, sequence->prefilled,
+                                  sequence->request);
+}
+
 bool node_begin(struct node *node, double *us)
 {
     const struct step_model *model = node->config.model;
@@ -211,6 +223,8 @@ bool node_begin(struct node *node, double *us)
                                       .imbalance = 1};
     for (uint32_t i = node->filling.head; i < node->filling.count && room > 0; i++) {
         struct node_sequence *s = &node->filling.items[i];
+        if (!goes_on(node, s))
+            break;
         uint32_t left = s->prompt - s->prefilled, rows = left < room ? left : room;
         node->shape.prefill_rows += rows;
         room -= rows;
@@ -352,6 +366,7 @@ static bool make_room(struct node *node, struct err *err)
         back.output = (uint32_t)(back.end_step - node->step);
         back.prompt = (uint32_t)kv + 1; /* with the token not fed yet */
         back.prefilled = 0;
+        back.again = true;
         if (node->queue.head > 0)
             node->queue.items[--node->queue.head] = back;
         else if (!push(&node->queue, &back, err))

@@ -44,8 +44,8 @@ struct node_sequence {
     uint32_t task;
     struct blocks blocks; /* of the request's prompt; stays what it is after a preemption */
     uint32_t prefilled;
-    uint32_t cached;   /* tokens found when it was first admitted */
-    bool admitted;     /* at least once */
+    uint32_t cached;   /* tokens of the prompt that it found computed, before any preemption */
+    bool again;        /* was preempted */
     uint64_t end_step; /* while decoding: its last token comes with this step */
     bool first_token;  /* has had it */
 };

@@ -370,6 +370,7 @@ static bool open_run(struct run *run, struct err *err)
                                           .long_share_percent = 100,
                                           .kv_share = config->kv_share,
                                           .prefix_affinity_weight = config->prefix_affinity_weight,
+                                          .overtakes_max = {16, 1024},
                                           .batch = config->policy};
 
     run->times = malloc(run->trace->count * sizeof *run->times);

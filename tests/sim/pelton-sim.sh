@@ -31,6 +31,12 @@ cmp "$work/a" "$work/b" || fail "the same seed gives other bytes"
 "$sim" "${azure[@]}" --base-batch-size 64 --policy classic,static --find-limit --json >"$work/limit"
 "$sim" --trace "$traces/mooncake-conversation.jsonl" --nodes 4 --length 10min --cached 37% \
     --policy adaptive --base-batch-size 32 --json >"$work/mooncake"
+conversation=(--trace "$traces/mooncake-conversation.jsonl" --nodes 4 --scale 2 --policy adaptive
+    --base-batch-size 128 --json)
+"$sim" "${conversation[@]}" --prefix-affinity-weight 0 >"$work/caches"
+"$sim" "${conversation[@]}" >"$work/affinity"
+"$sim" "${conversation[@]}" --prefix-caches shared >"$work/shared"
+"$sim" "${conversation[@]}" --prefix-caches off >"$work/off"
 "$sim" --trace "$traces/splitwise-perf-model.csv" --columns prompt=prompt_size,output=token_size \
     --base-batch-size 32 --json >"$work/offline"
 ops/bench/published-day >"$work/day.csv"
@@ -59,6 +65,11 @@ for name in plots:
 limit = rows("limit")
 assert limit["static"]["limit_scale"] > 2 * limit["classic"]["limit_scale"], limit
 assert rows("mooncake")["adaptive"]["sustained"]
+cached = {name: rows(name)["adaptive"] for name in ("off", "caches", "affinity", "shared")}
+shares = [cached[name]["cached_share"] for name in cached]
+assert shares[0] == 0 and 0.1 < shares[1] < 0.2 < shares[2] < shares[3], shares
+assert abs(shares[3] - 0.3736) < 0.005, shares  # what the trace's description says
+assert cached["affinity"]["latency_p50_s"] < 0.9 * cached["caches"]["latency_p50_s"]
 assert rows("offline")["adaptive"]["unfinished"] == 0
 golden = json.loads(pathlib.Path("tests/golden/deepseek-day.json").read_text())
 day = rows("day")["adaptive"]

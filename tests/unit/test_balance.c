@@ -114,14 +114,14 @@ static void test_distance_of_nothing(void **state)
 
 static uint32_t choose(const struct balance_candidate *candidates, uint32_t count, double weight)
 {
-    return balance_choose(candidates, count, weight, 100);
+    return balance_choose(candidates, count, &(struct balance_weights){weight, 1}, 100);
 }
 
 /* The oldest is worst, the next best. At w = 0.4 the best pays for up to two thirds of what may be
  * overtaken: 0.4 * 1 against 0.6 * overtakes / 100. */
 static void test_choose(void **state)
 {
-    struct balance_candidate candidates[] = {{2.0, 0}, {1.2, 66}, {1.6, 90}};
+    struct balance_candidate candidates[] = {{2.0, 0, 0}, {1.2, 66, 0}, {1.6, 90, 0}};
 
     (void)state;
     assert_int_equal(choose(candidates, 3, 0.4), 1);
@@ -135,11 +135,11 @@ static void test_choose(void **state)
 /* An unknown one is taken before the worst and after the best; equals in order of arrival. */
 static void test_choose_unknown(void **state)
 {
-    const struct balance_candidate two[] = {{2.0, 0}, {-1, 10}};
-    const struct balance_candidate three[] = {{2.0, 0}, {-1, 10}, {1.0, 10}};
-    const struct balance_candidate worst[] = {{2.0, 0}, {1.9, 70}, {-1, 10}, {1.0, 99}};
-    const struct balance_candidate none[] = {{-1, 0}, {-1, 1}};
-    const struct balance_candidate equal[] = {{1.5, 0}, {1.5, 0}};
+    const struct balance_candidate two[] = {{2.0, 0, 0}, {-1, 10, 0}};
+    const struct balance_candidate three[] = {{2.0, 0, 0}, {-1, 10, 0}, {1.0, 10, 0}};
+    const struct balance_candidate worst[] = {{2.0, 0, 0}, {1.9, 70, 0}, {-1, 10, 0}, {1.0, 99, 0}};
+    const struct balance_candidate none[] = {{-1, 0, 0}, {-1, 1, 0}};
+    const struct balance_candidate equal[] = {{1.5, 0, 0}, {1.5, 0, 0}};
 
     (void)state;
     assert_int_equal(choose(two, 2, 0.4), 0); /* one known value has no scale */
@@ -147,16 +147,31 @@ static void test_choose_unknown(void **state)
     assert_int_equal(choose(worst, 4, 0.4), 2);
     assert_int_equal(choose(none, 2, 1), 0);
     assert_int_equal(choose(equal, 2, 1), 0);
-    assert_int_equal(balance_choose(equal, 2, 0.4, 0), 0);
+    assert_int_equal(balance_choose(equal, 2, &(struct balance_weights){0.4, 1}, 0), 0);
+}
+
+/* What others have cached is left to them: 0.9 of the prompt outweighs order and experts (1 in all
+ * at most) here, 0.1 does not outweigh half of the order. */
+static void test_choose_cached(void **state)
+{
+    const struct balance_weights weights = {0.4, 1}, none = {0.4, 0};
+    struct balance_candidate candidates[] = {{2.0, 0, 0.9}, {2.0, 60, 0}, {1.0, 80, 0.9}};
+
+    (void)state;
+    assert_int_equal(balance_choose(candidates, 3, &weights, 100), 1); /* 1.3, 0.76, 1.38 */
+    assert_int_equal(balance_choose(candidates, 3, &none, 100), 0);    /* 0.4, 0.76, 0.48 */
+    candidates[0].missing = 0.3;
+    assert_int_equal(balance_choose(candidates, 3, &weights, 100), 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fill),         cmocka_unit_test(test_fill_orders),
-        cmocka_unit_test(test_prefill_work), cmocka_unit_test(test_cost),
-        cmocka_unit_test(test_distance),     cmocka_unit_test(test_distance_of_nothing),
-        cmocka_unit_test(test_choose),       cmocka_unit_test(test_choose_unknown),
+        cmocka_unit_test(test_fill),          cmocka_unit_test(test_fill_orders),
+        cmocka_unit_test(test_prefill_work),  cmocka_unit_test(test_cost),
+        cmocka_unit_test(test_distance),      cmocka_unit_test(test_distance_of_nothing),
+        cmocka_unit_test(test_choose),        cmocka_unit_test(test_choose_unknown),
+        cmocka_unit_test(test_choose_cached),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,7 +3,8 @@
  * Which worker a request goes to when its beginning is cached somewhere, and what that must not
  * change: order, room, tenants, and that nobody idles while one worker drowns.
  *
- * Two workers with room for 32 unless a test says otherwise; a prompt is 1 KB of one letter.
+ * Two workers with room for 32 unless a test says otherwise; a system prompt is 1 KB of one letter,
+ * and the user says a number.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +18,7 @@
 #include "schemas/codec.h"
 #include "tests/unit/scheduler_fixture.h"
 
-enum { PROMPT_SIZE = 1024 };
+enum { PROMPT_SIZE = 1024, BODY_SIZE = PROMPT_SIZE + 100 };
 
 static const int32_t ids[] = {1};
 
@@ -53,11 +54,11 @@ static void open(struct fixture *f, const struct scheduler_config *config)
 static struct request prompt_of(uint32_t number, char letter, char *body)
 {
     struct request request = request_of(number);
-    size_t size = (size_t)sprintf(body, "{\"max_tokens\":10,\"prompt\":\"");
+    size_t size = (size_t)sprintf(body, "{\"max_tokens\":10,\"messages\":[{\"content\":\"");
 
     memset(body + size, letter, PROMPT_SIZE);
     size += PROMPT_SIZE;
-    size += (size_t)sprintf(body + size, " %u\"}", number);
+    size += (size_t)sprintf(body + size, "\"},{\"content\":\"%u\"}]}", number);
     request.body = (struct str){body, size};
     request.service_class = CLASS_BULK;
     return request;
@@ -65,7 +66,7 @@ static struct request prompt_of(uint32_t number, char letter, char *body)
 
 static void send(struct fixture *f, uint32_t number, char letter)
 {
-    char body[PROMPT_SIZE + 64];
+    char body[BODY_SIZE];
     const struct request request = prompt_of(number, letter, body);
 
     fixture_send_request(f, &request);
@@ -254,7 +255,7 @@ static void the_long_share_is_respected(void **state)
 static void tenants_share_nothing(void **state)
 {
     const struct scheduler_config config = config_of(1);
-    char body[PROMPT_SIZE + 64];
+    char body[BODY_SIZE];
     struct request request;
     struct fixture f;
 
@@ -300,15 +301,58 @@ static void a_worker_without_a_cache_is_found_out(void **state)
     }
 }
 
+/* Each worker runs two, the first one with "a", the second with "b"; then the second has room for
+ * two more, while "a" has waited longer. Returns the first of them. */
+static uint32_t next_at_the_second(uint32_t overtakes_max, int64_t deadline_in_ms)
+{
+    static const char waiting[] = "aaabbb";
+    struct scheduler_config config = config_of(1);
+    struct fixture f;
+    uint32_t next;
+
+    config.batch.base = 2;
+    config.overtakes_max[CLASS_BULK] = overtakes_max;
+    open(&f, &config);
+    assert_int_equal(where(&f, 1, 'a'), 0);
+    assert_int_equal(where(&f, 2, 'b'), 1);
+    for (uint32_t i = 0; i < 6; i++) {
+        char body[BODY_SIZE];
+        struct request request = prompt_of(3 + i, waiting[i], body);
+        if (waiting[i] == 'a' && deadline_in_ms > 0)
+            request.deadline_ms = f.now_ms + deadline_in_ms;
+        fixture_send_request(&f, &request);
+    }
+    fixture_tick(&f, 20);
+    assert_int_equal(slot_of(&f, 3), 0);
+    next = number_of(record_at(&f, RECORD_ASSIGNMENT, 1));
+    assert_int_equal(slot_of(&f, next), 1);
+    fixture_close(&f);
+    return next;
+}
+
+/* The choice among those that wait: within the bound on overtaking, and behind deadlines. */
+static void a_worker_gets_what_it_has(void **state)
+{
+    (void)state;
+    assert_int_equal(next_at_the_second(1024, 0), 6);
+    assert_int_equal(next_at_the_second(4, 0), 6);
+    assert_int_equal(next_at_the_second(2, 0), 4); /* all the way costs more than it saves */
+    assert_int_equal(next_at_the_second(1, 0), 4);
+    assert_int_equal(next_at_the_second(0, 0), 4);
+    assert_int_equal(next_at_the_second(1024, 30000), 4);
+    assert_int_equal(next_at_the_second(1024, 300000), 6);
+}
+
 static uint32_t order_of(struct fixture *f, double weight, uint32_t *order)
 {
-    const struct scheduler_config config = config_of(weight);
+    struct scheduler_config config = config_of(weight);
     struct random random = {11};
     uint32_t count = 0;
 
+    config.overtakes_max[CLASS_BULK] = 0;
     open(f, &config);
     for (uint32_t number = 1; number <= 200; number++) {
-        char body[PROMPT_SIZE + 64], tenant[] = "t0";
+        char body[BODY_SIZE], tenant[] = "t0";
         struct request request = prompt_of(number, (char)('a' + random_u64(&random) % 5), body);
         tenant[1] = (char)('0' + random_u64(&random) % 3);
         request.tenant = str_from(tenant);
@@ -322,7 +366,8 @@ static uint32_t order_of(struct fixture *f, double weight, uint32_t *order)
     return count;
 }
 
-/* Classes, tenants and arrival: who goes next does not depend on where it goes. */
+/* Classes, tenants and arrival: without leave to overtake, who goes next does not depend on where
+ * it goes. */
 static void the_order_is_the_same(void **state)
 {
     uint32_t with[200], without[200], count;
@@ -347,6 +392,7 @@ int main(void)
         cmocka_unit_test(the_long_share_is_respected),
         cmocka_unit_test(tenants_share_nothing),
         cmocka_unit_test(a_worker_without_a_cache_is_found_out),
+        cmocka_unit_test(a_worker_gets_what_it_has),
         cmocka_unit_test(the_order_is_the_same),
     };
 

@@ -21,11 +21,15 @@ static struct step_model model = {.fixed_us = 100,
                                   .max_seqs = 64,
                                   .chunk_tokens = 8};
 
+enum { BLOCKS = 64, BLOCK_TOKENS = 8 };
+
 static void open_node(struct node *node, uint32_t batch_size, bool classic)
 {
     const struct node_config config = {.model = &model,
                                        .routing = &routing,
                                        .classic = classic,
+                                       .blocks_limit = BLOCKS,
+                                       .block_tokens = BLOCK_TOKENS,
                                        .step_us_target = 200,
                                        .load_smoothing = 0.05};
 
@@ -35,6 +39,16 @@ static void open_node(struct node *node, uint32_t batch_size, bool classic)
 static void assign(struct node *node, uint32_t request, uint32_t prompt, uint32_t output)
 {
     const struct node_sequence sequence = {.request = request, .prompt = prompt, .output = output};
+
+    assert_true(node_assign(node, &sequence, &(struct err){0}));
+}
+
+static void assign_blocks(struct node *node, uint32_t request, const uint32_t *ids, uint32_t prompt,
+                          uint32_t output)
+{
+    const struct blocks blocks = {ids, (prompt + BLOCK_TOKENS - 1) / BLOCK_TOKENS, prompt};
+    const struct node_sequence sequence = {
+        .request = request, .prompt = prompt, .output = output, .blocks = blocks};
 
     assert_true(node_assign(node, &sequence, &(struct err){0}));
 }
@@ -195,6 +209,82 @@ static void too_large_runs_alone(void **state)
     node_free(&node);
 }
 
+static void prompts_begin_behind_what_is_cached(void **state)
+{
+    static const uint32_t first[] = {1, 2}, longer[] = {1, 2, 3}, other[] = {5, 6};
+    struct node node;
+    struct node_outcome outcome = {0};
+
+    (void)state;
+    open_node(&node, 2, false);
+    assign_blocks(&node, 0, first, 16, 1);
+    step(&node, 100 + 2 * 8, &outcome);
+    step(&node, 100 + 2 * 8, &outcome);
+    assert_int_equal(outcome.ended_count, 1);
+    assert_int_equal(outcome.ended_cached[0], 0);
+    assert_int_equal(node.kv_used, 0);
+    assert_int_equal(node.cache.idle_tokens, 16);
+    assign_blocks(&node, 1, longer, 20, 1);
+    step(&node, 100 + 2 * 4, &outcome);
+    assert_int_equal(outcome.ended_cached[0], 16);
+    assign_blocks(&node, 2, first, 16, 1); /* its last token is computed in any case */
+    step(&node, 100 + 2 * 1, &outcome);
+    assert_int_equal(outcome.ended_cached[0], 15);
+    /* Two at once: one memory, and the second waits for what the first computes in the same step.
+     */
+    assign_blocks(&node, 3, other, 12, 1);
+    assign_blocks(&node, 4, other, 12, 1);
+    step(&node, 100 + 2 * 8, &outcome);
+    assert_int_equal(node.kv_used, 12);
+    assert_int_equal(node.kv_context, 24);
+    step(&node, 100 + 2 * 4, &outcome);
+    assert_int_equal(outcome.ended[0], 3);
+    step(&node, 100 + 2 * 1, &outcome);
+    assert_int_equal(outcome.ended[0], 4);
+    assert_int_equal(outcome.ended_cached[0], 11);
+    assert_int_equal(node.kv_used + node.kv_context, 0);
+    node_outcome_free(&outcome);
+    node_free(&node);
+}
+
+/* Sixty prompts of a tree and long answers in little memory: blocks are shared, given up, and found
+ * again after preemptions; every answer comes once, and memory is never exceeded. */
+static void caches_and_preemption(void **state)
+{
+    enum { COUNT = 60 };
+    struct node node;
+    struct node_outcome outcome = {0};
+    uint32_t ids[COUNT][5], ended[COUNT] = {0}, ends = 0, cached = 0;
+    double us;
+
+    (void)state;
+    open_node(&node, 64, false);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        ids[i][0] = 1;
+        for (uint32_t depth = 1; depth < 5; depth++)
+            ids[i][depth] = 2 * ids[i][depth - 1] + (i >> depth & 1);
+        assign_blocks(&node, i, ids[i], 33 + i % 8, 90);
+    }
+    while (node_begin(&node, &us)) {
+        assert_true(node_end(&node, us, &outcome, &(struct err){0}));
+        assert_true(node.kv_used + node.cache.idle_tokens <= model.kv_tokens);
+        assert_true(node.kv_used <= node.kv_context);
+        for (uint32_t i = 0; i < outcome.ended_count; i++, ends++) {
+            ended[outcome.ended[i]]++;
+            cached += outcome.ended_cached[i];
+        }
+    }
+    assert_int_equal(ends, COUNT);
+    for (uint32_t i = 0; i < COUNT; i++)
+        assert_int_equal(ended[i], 1);
+    assert_true(node.preemptions > 0);
+    assert_true(cached > COUNT * 16);
+    assert_int_equal(node.decode_tokens, COUNT * 90);
+    assert_int_equal(node.kv_used + node.kv_context, 0);
+    node_outcome_free(&outcome);
+    node_free(&node);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -203,6 +293,8 @@ int main(void)
         cmocka_unit_test(preemption_conserves_tokens),
         cmocka_unit_test(load_is_full_at_the_target),
         cmocka_unit_test(too_large_runs_alone),
+        cmocka_unit_test(prompts_begin_behind_what_is_cached),
+        cmocka_unit_test(caches_and_preemption),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
