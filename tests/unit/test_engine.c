@@ -292,6 +292,118 @@ static void test_batch_size(void **state)
     engine_close(engine);
 }
 
+static struct engine *open_with_cache(uint32_t kv_pages)
+{
+    const size_t page_size = (size_t)16 * 4 * 80 * 4;
+
+    return open_engine((struct engine_config){
+        .max_seqs = 4, .prefix_cache = true, .kv_size = kv_pages * page_size});
+}
+
+/* A question, its answer, and what comes after it: the second turn begins behind the first. */
+static void test_second_turn(void **state)
+{
+    struct engine *engine = open_with_cache(16);
+    struct engine_token tokens[4];
+    int32_t turn[64];
+    struct engine_request request = request_of(1, 30);
+    struct engine_stats stats;
+    struct engine_usage usage;
+    struct err err;
+    size_t count;
+    uint32_t known = request.prompt_count;
+
+    (void)state;
+    memcpy(turn, prompt, sizeof prompt);
+    request.ignore_eos = true;
+    submit(engine, request);
+    while (engine_has_work(engine)) {
+        assert_true(engine_step(engine, tokens, &count, &err));
+        turn[known++] = tokens[0].id;
+    }
+    assert_true(engine_remove(engine, 1, &usage));
+    assert_int_equal(usage.cached_tokens, 0);
+    assert_int_equal(known, 49); /* of which 48 ran: three pages */
+    engine_stats(engine, &stats);
+    assert_int_equal(stats.prefix_pages, 3);
+    assert_int_equal(stats.kv_tokens_used, 0);
+
+    for (uint32_t i = 0; i < 6; i++)
+        turn[known++] = prompt[i];
+    request =
+        (struct engine_request){.tag = 2, .prompt = turn, .prompt_count = known, .max_tokens = 1};
+    submit(engine, request);
+    run(engine, 2);
+    assert_true(engine_remove(engine, 2, &usage));
+    assert_int_equal(usage.prompt_tokens, 55);
+    assert_int_equal(usage.cached_tokens, 48);
+    engine_stats(engine, &stats);
+    assert_int_equal(stats.prefix_hit_tokens, 48);
+    assert_int_equal(stats.prefix_lookup_tokens, 19 + 55);
+    assert_int_equal(stats.prefill_tokens, 19 + 7);
+
+    request.tag = 3;
+    request.salt.words[0] = 1; /* somebody else */
+    submit(engine, request);
+    run(engine, 3);
+    assert_true(engine_remove(engine, 3, &usage));
+    assert_int_equal(usage.cached_tokens, 0);
+    engine_close(engine);
+}
+
+/* The profile is of the tokens that ran: here of the last one. */
+static void test_profile_behind_a_cached_prompt(void **state)
+{
+    struct engine *engine = open_with_cache(16);
+    struct engine_request request = request_of(1, 1);
+    struct engine_usage usage;
+    int32_t profile[48];
+    int chosen = 0;
+
+    (void)state;
+    request.prompt_count = 17;
+    submit(engine, request);
+    run(engine, 1);
+    request.tag = 2;
+    submit(engine, request);
+    run(engine, 2);
+    assert_true(engine_profile(engine, 2, profile));
+    for (int i = 0; i < 48; i++)
+        chosen += profile[i] == 63;
+    assert_int_equal(chosen, 3 * 4);
+    assert_true(engine_remove(engine, 2, &usage));
+    assert_int_equal(usage.cached_tokens, 16);
+    engine_close(engine);
+}
+
+/* Ten pages for prompts of five kinds, of two full pages and a third each: from the fifth on each
+ * takes the place of the oldest one's second page, whose first page is found when its turn comes.
+ */
+static void test_evictions(void **state)
+{
+    struct engine *engine = open_with_cache(10);
+    struct engine_stats stats;
+    struct engine_usage usage;
+    int32_t ids[40];
+
+    (void)state;
+    for (uint64_t tag = 0; tag < 10; tag++) {
+        const struct engine_request request = {
+            .tag = tag, .prompt = ids, .prompt_count = 40, .max_tokens = 1};
+
+        for (uint32_t i = 0; i < 40; i++)
+            ids[i] = (int32_t)(10 * (tag % 5) + i);
+        submit(engine, request);
+        run(engine, tag);
+        assert_true(engine_remove(engine, tag, &usage));
+        assert_int_equal(usage.cached_tokens, tag < 5 ? 0 : 16);
+    }
+    engine_stats(engine, &stats);
+    assert_int_equal(stats.prefix_pages, 9); /* the tenth is the third page, not full */
+    assert_int_equal(stats.prefix_evictions, 10 + 5 - 9);
+    engine_close(engine);
+}
+
 static void test_refuses_configurations(void **state)
 {
     struct engine_config config = {.model_dir = "ops/demo/model", .backend = "auto"};
@@ -349,6 +461,9 @@ int main(void)
         cmocka_unit_test(test_removal_while_running),
         cmocka_unit_test(test_stats),
         cmocka_unit_test(test_batch_size),
+        cmocka_unit_test(test_second_turn),
+        cmocka_unit_test(test_profile_behind_a_cached_prompt),
+        cmocka_unit_test(test_evictions),
         cmocka_unit_test(test_refuses_configurations),
         cmocka_unit_test(test_small_cache),
     };

@@ -65,6 +65,7 @@ static void compute(struct writer *writer)
 static void release(struct writer *writer)
 {
     prefix_cache_release(&cache, &writer->chain);
+    assert_int_equal(writer->chain.count + writer->chain.listed + writer->chain.ready, 0);
 }
 
 /* Writes words into the cache and leaves. */
@@ -158,7 +159,7 @@ static void test_salts_share_nothing(void **state)
     prefix_cache_close(&cache);
 }
 
-/* What is stored is compared: here a page with the right hash and one wrong id. */
+/* What is stored is compared: here a page with the right hash and one wrong id, salt or parent. */
 static void test_a_collision_is_no_hit(void **state)
 {
     (void)state;
@@ -170,6 +171,19 @@ static void test_a_collision_is_no_hit(void **state)
         assert_int_equal(found("x"), 0);
         prefix_cache_close(&cache);
     }
+    open_cache(8);
+    leave("x");
+    cache.nodes[0].salt.words[0] ^= 1;
+    assert_int_equal(found("x"), 0);
+    cache.nodes[0].salt.words[0] ^= 1;
+    cache.nodes[0].salt.words[1] ^= 1;
+    assert_int_equal(found("x"), 0);
+    cache.nodes[0].salt.words[1] ^= 1;
+    cache.nodes[0].parent = 5;
+    assert_int_equal(found("x"), 0);
+    cache.nodes[0].parent = PREFIX_NONE;
+    assert_int_equal(found("x"), 1);
+    prefix_cache_close(&cache);
 }
 
 /* Every page in one bucket: the list there is walked and mended. */

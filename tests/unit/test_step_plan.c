@@ -16,14 +16,18 @@
 static struct sequences sequences;
 static struct step_plan plan;
 
+static bool with_prefix_cache;
+
 static void open_books(uint32_t seqs_max, uint32_t chunk, uint32_t pages)
 {
     const struct step_limits limits = {
         .seqs_max = seqs_max, .chunk_tokens = chunk, .context_max = pages * KV_PAGE_TOKENS};
     struct err err;
 
-    const struct sequences_shape shape = {
-        .count = seqs_max + 4, .context_max = limits.context_max, .pages = pages};
+    const struct sequences_shape shape = {.count = seqs_max + 4,
+                                          .context_max = limits.context_max,
+                                          .pages = pages,
+                                          .prefix_cache = with_prefix_cache};
 
     assert_true(sequences_open(&sequences, shape, &err));
     assert_true(step_plan_open(&plan, limits, &err));
@@ -223,6 +227,182 @@ static void test_micro_batches(void **state)
     close_books();
 }
 
+/* ---- with the prefix cache ---- */
+
+/* A sequence like tag's: it knows the first same of its tokens, then some that
+ * depend on known. */
+static struct sequence *add_like(uint64_t tag, uint32_t same, uint32_t known)
+{
+    struct sequence *sequence = add(1000 + known, known);
+
+    for (uint32_t i = 0; i < same; i++)
+        sequence->tokens[i] = (int32_t)(100 * tag + i);
+    sequence->prompt_count = known;
+    sequence->first_step_us = 0;
+    return sequence;
+}
+
+static uint32_t make_step(void)
+{
+    return step_plan_make(&plan, &sequences, (struct step_sizes){.batch = 4});
+}
+
+static void open_shared_books(uint32_t chunk, uint32_t pages)
+{
+    with_prefix_cache = true;
+    open_books(4, chunk, pages);
+    with_prefix_cache = false;
+}
+
+static void test_begins_behind_what_is_there(void **state)
+{
+    struct sequence *a;
+    struct sequence *b;
+    struct sequence *c;
+
+    (void)state;
+    open_shared_books(100, 8);
+    a = add(1, 40);
+    make_step();
+    finish_step();
+    b = add_like(1, 36, 50);
+    c = add_like(1, 32, 32);
+    make_step();
+    assert_int_equal(b->cached, 32);
+    assert_int_equal(plan.first_position[1], 32);
+    assert_int_equal(plan.seq_rows[1], 18);
+    assert_int_equal(plan.pages[plan.pages_stride], a->chain.pages[0]);
+    assert_int_equal(plan.pages[plan.pages_stride + 1], a->chain.pages[1]);
+    assert_int_equal(c->cached, 16); /* all of it is there, but its last token must run */
+    assert_int_equal(plan.first_position[2], 16);
+    assert_int_equal(plan.seq_rows[2], 16);
+    close_books();
+}
+
+/* Three alike at once: the first computes what is alike, the others wait for it, and one that is
+ * unlike does not wait for them. */
+static void test_a_burst(void **state)
+{
+    struct sequence *a;
+    struct sequence *b;
+    struct sequence *d;
+
+    (void)state;
+    open_shared_books(100, 20);
+    a = add_like(1, 32, 40);
+    b = add_like(1, 32, 50);
+    add_like(1, 32, 60);
+    d = add(4, 20);
+    make_step();
+    assert_int_equal(plan.n_seqs, 2);
+    assert_ptr_equal(plan.seqs[0], a);
+    assert_ptr_equal(plan.seqs[1], d);
+    assert_int_equal(plan.n_rows, 60);
+    assert_ptr_equal(sequences.waiting[0], b);
+    finish_step();
+    make_step();
+    assert_int_equal(plan.n_seqs, 4);
+    assert_ptr_equal(plan.seqs[2], b);
+    assert_int_equal(plan.n_rows, 2 + 18 + 28);
+    close_books();
+}
+
+/* Whoever is passed keeps its place in the batch. */
+static void test_a_kept_place(void **state)
+{
+    (void)state;
+    open_shared_books(100, 20);
+    add_like(1, 32, 40);
+    add_like(1, 32, 50);
+    add_like(1, 32, 60);
+    add(4, 20);
+    step_plan_make(&plan, &sequences, (struct step_sizes){.batch = 3});
+    assert_int_equal(plan.n_seqs, 1);
+    close_books();
+}
+
+/* It waits for the next chunk only, and goes its own way where they part. */
+static void test_waits_for_one_chunk(void **state)
+{
+    struct sequence *a;
+    struct sequence *b;
+
+    (void)state;
+    open_shared_books(24, 12);
+    a = add_like(1, 64, 64);
+    b = add_like(1, 20, 64);
+    make_step();
+    assert_int_equal(plan.n_seqs, 1); /* 24 rows: a page and a half */
+    finish_step();
+    sequences_move(&sequences, a, SEQUENCE_FINISHED);
+    make_step();
+    assert_int_equal(plan.n_seqs, 1);
+    assert_ptr_equal(plan.seqs[0], b);
+    assert_int_equal(b->cached, 16);
+    close_books();
+}
+
+/* Pages that nobody uses go first; the running ones stay. */
+static void test_reuses_before_it_preempts(void **state)
+{
+    struct sequence *a;
+
+    (void)state;
+    open_shared_books(100, 4);
+    a = add(1, 48);
+    make_step();
+    finish_step();
+    sequences_move(&sequences, a, SEQUENCE_FREE);
+    assert_int_equal(sequences.cache.idle_count, 3);
+    add(2, 15);
+    add(3, 14);
+    assert_int_equal(make_step(), 0);
+    assert_int_equal(plan.n_seqs, 2);
+    for (uint32_t i = 0; i < 3; i++) { /* to 18 and 17 tokens, two pages each */
+        finish_step();
+        assert_int_equal(make_step(), 0);
+    }
+    assert_int_equal(sequences.cache.evictions, 3);
+    close_books();
+}
+
+/* Its pages stay while they are not needed: it goes on where it was. What was its own is no
+ * discount. */
+static void test_preempted_and_back(void **state)
+{
+    struct sequence *a;
+    struct sequence *b;
+    uint32_t preempted = 0;
+
+    (void)state;
+    open_shared_books(100, 5);
+    a = add_like(1, 31, 31);
+    b = add_like(2, 30, 30);
+    while (preempted == 0) {
+        preempted = make_step();
+        finish_step();
+        a->first_step_us = 1;
+        b->first_step_us = 1;
+    }
+    assert_int_equal(b->state, SEQUENCE_WAITING); /* it wanted a third page */
+    assert_int_equal(b->known, 33);
+    assert_int_equal(a->fed, 34);
+    assert_int_equal(sequences.cache.idle_count, 2);
+    while (a->fed < 49) { /* then a wants a fourth: b's second */
+        assert_int_equal(make_step(), 0);
+        assert_int_equal(plan.n_seqs, 1);
+        finish_step();
+    }
+    assert_int_equal(sequences.cache.idle_count, 1);
+    sequences_move(&sequences, a, SEQUENCE_FINISHED);
+    make_step();
+    assert_int_equal(plan.n_seqs, 1);
+    assert_int_equal(plan.first_position[0], 16);
+    assert_int_equal(plan.n_rows, 17);
+    assert_int_equal(b->cached, 0);
+    close_books();
+}
+
 static void test_nothing_to_do(void **state)
 {
     (void)state;
@@ -242,6 +422,12 @@ int main(void)
         cmocka_unit_test(test_preempts_the_youngest),
         cmocka_unit_test(test_page_tables),
         cmocka_unit_test(test_micro_batches),
+        cmocka_unit_test(test_begins_behind_what_is_there),
+        cmocka_unit_test(test_a_burst),
+        cmocka_unit_test(test_a_kept_place),
+        cmocka_unit_test(test_waits_for_one_chunk),
+        cmocka_unit_test(test_reuses_before_it_preempts),
+        cmocka_unit_test(test_preempted_and_back),
         cmocka_unit_test(test_nothing_to_do),
     };
 
