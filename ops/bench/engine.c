@@ -19,6 +19,7 @@
 
 #include "common/check.h"
 #include "ops/bench/engine_job.h"
+#include "ops/bench/engine_prefix.h"
 #include "ops/bench/kernels_peak.h"
 #include "worker/engine.h"
 #include "worker/model_config.h"
@@ -42,6 +43,7 @@ struct options {
     const char *model; /* the name in it */
     uint32_t job;      /* its requests; 0: the table */
     uint32_t batch;    /* of them at a time */
+    uint32_t prefix;   /* tokens that all of them begin with; 0: none */
 };
 
 /* Parameters of a model, by how a step uses them. */
@@ -307,6 +309,18 @@ static bool run_job(const struct options *options, struct engine *engine, struct
     return true;
 }
 
+static bool run_prefix(const struct options *options, const struct engine_config *config,
+                       struct err *err)
+{
+    const struct prefix_job job = {.requests = options->job ? options->job : 4 * options->batch,
+                                   .batch = options->batch,
+                                   .prefix_tokens = options->prefix,
+                                   .seconds = options->seconds,
+                                   .clock = options->clock};
+
+    return prefix_table(config, &job, err);
+}
+
 static int run(const struct options *options)
 {
     const struct engine_config config = {.model_dir = options->dir,
@@ -329,9 +343,11 @@ static int run(const struct options *options)
     }
     size = weights_size(weights);
     weights_close(weights);
-    ok = engine_open(&engine, &config, &err) &&
-         (options->job ? run_job(options, engine, &err)
-                       : print_table(options, engine, &model_config, size, &err));
+    ok = options->prefix
+             ? run_prefix(options, &config, &err)
+             : engine_open(&engine, &config, &err) &&
+                   (options->job ? run_job(options, engine, &err)
+                                 : print_table(options, engine, &model_config, size, &err));
     engine_close(engine);
     if (!ok)
         fprintf(stderr, "bench_engine: %s\n", err.message);
@@ -350,6 +366,9 @@ static const char help[] =
     "Instead of the table:\n"
     "  --job N --batch B       N requests of 32 tokens and answers of 64, B (1 to 32) at a time\n"
     "  --job N --write FILE    the same as lines for pelton submit; --model NAME goes into them\n"
+    "  --prefix TOKENS         a burst of requests (128, or --job N; --batch B at a time) that "
+    "all\n"
+    "                          begin with TOKENS tokens, with the prefix cache off, cold and warm\n"
     "  --help, --version\n";
 
 /* False: usage. */
@@ -380,6 +399,9 @@ static bool parse(struct options *options, int option, const char *value)
     case 'w':
         options->write = value;
         return true;
+    case 'p':
+        options->prefix = (uint32_t)strtoul(value, NULL, 10);
+        return options->prefix >= 1;
     case 'm':
         options->model = value;
         return true;
@@ -391,12 +413,19 @@ static bool parse(struct options *options, int option, const char *value)
 int main(int argc, char **argv)
 {
     static const struct option long_options[] = {
-        {"backend", required_argument, NULL, 'b'}, {"numerics", required_argument, NULL, 'n'},
-        {"threads", required_argument, NULL, 't'}, {"seconds", required_argument, NULL, 's'},
-        {"cpu-time", no_argument, NULL, 'c'},      {"job", required_argument, NULL, 'j'},
-        {"batch", required_argument, NULL, 'a'},   {"write", required_argument, NULL, 'w'},
-        {"model", required_argument, NULL, 'm'},   {"help", no_argument, NULL, 'h'},
-        {"version", no_argument, NULL, 'v'},       {NULL, 0, NULL, 0},
+        {"backend", required_argument, NULL, 'b'},
+        {"numerics", required_argument, NULL, 'n'},
+        {"threads", required_argument, NULL, 't'},
+        {"seconds", required_argument, NULL, 's'},
+        {"cpu-time", no_argument, NULL, 'c'},
+        {"job", required_argument, NULL, 'j'},
+        {"batch", required_argument, NULL, 'a'},
+        {"write", required_argument, NULL, 'w'},
+        {"model", required_argument, NULL, 'm'},
+        {"help", no_argument, NULL, 'h'},
+        {"version", no_argument, NULL, 'v'},
+        {"prefix", required_argument, NULL, 'p'},
+        {NULL, 0, NULL, 0},
     };
     struct options options = {.backend = "auto",
                               .threads = 2,
