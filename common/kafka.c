@@ -23,6 +23,9 @@ struct setting {
 
 static const struct setting common_defaults[] = {
     {"reconnect.backoff.max.ms", "500", "10 s, librdkafka's own, outlasts a broker's restart"},
+    {"topic.metadata.refresh.interval.ms", "3000",
+     "a client that opens while a dead broker still leads on paper learns of the new leader only "
+     "then: after 5 minutes, with librdkafka's own"},
     {"socket.keepalive.enable", "true", "a dead peer is noticed without traffic"},
     {"log.connection.close", "false", "brokers close idle connections all day"},
 };

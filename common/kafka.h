@@ -120,7 +120,8 @@ bool kafka_resume(rd_kafka_t *reader, const struct kafka_position *positions, si
 bool kafka_poll(rd_kafka_t *reader, int timeout_ms, rd_kafka_message_t **message, struct err *err);
 
 /* First offset and end (the next to be written; for readers the last stable offset: open
- * transactions are not counted). Asks the broker. Any of first, end may be NULL. */
+ * transactions are not counted). Asks the partition's leader, and whoever follows it: RETRY when
+ * nobody has answered within timeout_ms. Any of first, end may be NULL. */
 bool kafka_offsets(rd_kafka_t *client, const char *topic, int32_t partition, int timeout_ms,
                    int64_t *first, int64_t *end, struct err *err);
 bool kafka_partition_count(rd_kafka_t *client, const char *topic, int timeout_ms, int32_t *count,

@@ -11,7 +11,11 @@
 #include "common/kafka.h"
 #include "common/log.h"
 
-enum { WHAT_SIZE_MAX = 320 }; /* a topic name, partition, offset and two words */
+enum {
+    WHAT_SIZE_MAX = 320, /* a topic name, partition, offset and two words */
+    ASK_MS = 1000,       /* for one answer of a partition's leader; a hundred times the usual */
+    ASK_PAUSE_MS = 20,
+};
 
 static void add_header(rd_kafka_headers_t *headers, const char *name, const char *value)
 {
@@ -209,22 +213,56 @@ bool kafka_poll(rd_kafka_t *reader, int timeout_ms, rd_kafka_message_t **message
     return ok;
 }
 
+/* One question: RD_KAFKA_OFFSET_BEGINNING or _END in the place of a time. */
+static bool ask_offset(rd_kafka_t *client, const struct kafka_position *position, int timeout_ms,
+                       int64_t *offset, struct err *err)
+{
+    rd_kafka_topic_partition_list_t *list = list_of(position, 1);
+    char what[WHAT_SIZE_MAX];
+
+    snprintf(what, sizeof what, "offsets of %s[%" PRId32 "]", position->topic, position->partition);
+    rd_kafka_resp_err_t code = rd_kafka_offsets_for_times(client, list, timeout_ms);
+    bool ok = kafka_code(code ? code : list->elems[0].err, what, err);
+    *offset = list->elems[0].offset;
+    rd_kafka_topic_partition_list_destroy(list);
+    return ok;
+}
+
+/* Asks whoever leads now. A client that has learned of a leader just before its death puts the same
+ * question to the dead one for ever (and librdkafka 2.0.2's own call for both offsets knows no
+ * timeout then), so after each failure it is told to look who leads. */
+static bool ask_leader(rd_kafka_t *client, const struct kafka_position *position, int timeout_ms,
+                       int64_t *offset, struct err *err)
+{
+    int64_t until_us = clock_mono_us() + (int64_t)timeout_ms * 1000;
+    int left_ms = timeout_ms;
+
+    while (!ask_offset(client, position, left_ms < ASK_MS ? left_ms : ASK_MS, offset, err)) {
+        int32_t count;
+        struct err unknown;
+
+        left_ms = (int)((until_us - clock_mono_us()) / 1000) - ASK_PAUSE_MS;
+        if (err->kind != ERR_RETRY || left_ms <= 0)
+            return false;
+        clock_sleep_ms(ASK_PAUSE_MS);
+        (void)kafka_partition_count(client, position->topic, left_ms < ASK_MS ? left_ms : ASK_MS,
+                                    &count, &unknown);
+        left_ms = (int)((until_us - clock_mono_us()) / 1000);
+        if (left_ms <= 0)
+            return false;
+    }
+    return true;
+}
+
 bool kafka_offsets(rd_kafka_t *client, const char *topic, int32_t partition, int timeout_ms,
                    int64_t *first, int64_t *end, struct err *err)
 {
-    int64_t low = 0, high = 0;
-    char what[WHAT_SIZE_MAX];
+    struct kafka_position position = {topic, partition, RD_KAFKA_OFFSET_BEGINNING};
 
-    snprintf(what, sizeof what, "offsets of %s[%" PRId32 "]", topic, partition);
-    if (!kafka_code(
-            rd_kafka_query_watermark_offsets(client, topic, partition, &low, &high, timeout_ms),
-            what, err))
+    if (first && !ask_leader(client, &position, timeout_ms, first, err))
         return false;
-    if (first)
-        *first = low;
-    if (end)
-        *end = high;
-    return true;
+    position.offset = RD_KAFKA_OFFSET_END;
+    return !end || ask_leader(client, &position, timeout_ms, end, err);
 }
 
 bool kafka_partition_count(rd_kafka_t *client, const char *topic, int timeout_ms, int32_t *count,

@@ -202,6 +202,11 @@ kafka_kill() {
     kill -9 "$(cat "$(kafka_dir "$1")/pid")"
 }
 
+kafka_start() {
+    [ -f "$(kafka_dir "$1")/server.properties" ] || die 69 "there is no kafka-$1"
+    kafka_alive "$1" || kafka_start_node "$1"
+}
+
 # All at once: with the others gone, the last of three controllers has no quorum to hand over to and
 # would wait for it.
 kafka_stop() {

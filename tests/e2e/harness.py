@@ -49,13 +49,15 @@ def free_port():
 
 
 class Services:
-    """Kafka and PostgreSQL of ops/services: those that ops/test has started, or its own."""
+    """Kafka and PostgreSQL of ops/services: those that ops/test has started, or its own, which they
+    always are with several brokers."""
 
-    def __init__(self):
-        self.own = "PELTON_BOOTSTRAP" not in os.environ
+    def __init__(self, nodes=1):
+        self.nodes = nodes
+        self.own = nodes > 1 or "PELTON_BOOTSTRAP" not in os.environ
         self.env = dict(os.environ)
         if self.own:
-            self.env["PELTON_VAR"] = str(ROOT / "var/e2e")
+            self.env["PELTON_VAR"] = str(ROOT / "var" / ("e2e" if nodes == 1 else f"e2e-{nodes}"))
             self.up()
 
     def run(self, *args):
@@ -67,7 +69,7 @@ class Services:
                            stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def up(self):
-        self.run("up", "--fast")
+        self.run("up", "--fast", "--nodes", str(self.nodes))
         text = subprocess.run(["bash", "-c", '. "$PELTON_VAR/env" && env -0'], env=self.env,
                               check=True, capture_output=True, text=True).stdout
         self.env = dict(pair.split("=", 1) for pair in text.split("\0") if "=" in pair)
