@@ -2,9 +2,9 @@
  *
  * kv_pages - which pages of the KV cache are free.
  *
- * A page holds the entries of KV_PAGE_TOKENS consecutive tokens of one
- * sequence, for all layers. This module only keeps the books: a stack of free
- * page numbers. The memory is the model's (worker/model.h).
+ * A page holds the entries of KV_PAGE_TOKENS consecutive tokens, for all
+ * layers. This module is a stack of free page numbers; who holds the others is
+ * worker/prefix_cache.h's business. The memory is the model's (worker/model.h).
  */
 #ifndef WORKER_KV_PAGES_H
 #define WORKER_KV_PAGES_H
