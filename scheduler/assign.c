@@ -26,6 +26,16 @@ static uint32_t room_of(const struct scheduler *scheduler, const struct run *run
     return run->batch_limit + run->batch_limit * scheduler->config.assign_ahead_percent / 100;
 }
 
+/* Interactive requests count their own kind alone: where bulk has filled everything, or the batch
+ * has shrunk under what runs, the next one still finds room. */
+static bool has_room(const struct scheduler *scheduler, const struct run *run,
+                     enum service_class class)
+{
+    size_t held = class == CLASS_INTERACTIVE ? run->interactive_count : run->jobs.count;
+
+    return held < room_of(scheduler, run);
+}
+
 static uint32_t long_room_of(const struct scheduler *scheduler, const struct run *run)
 {
     uint32_t room = run->batch_limit * scheduler->config.long_share_percent / 100;
@@ -132,8 +142,8 @@ static struct run *find_for_returned(const struct scheduler *scheduler, const st
     for (uint32_t i = 0; i < scheduler->config.slots; i++) {
         struct run *run = slot_current(&scheduler->slots[i]);
         if (run && !run->reserved_for && takes_returned(scheduler, run, job) &&
-            run->jobs.count < room_of(scheduler, run) && long_share_allows(scheduler, run, job) &&
-            kv_allows(scheduler, run, job))
+            has_room(scheduler, run, job->service_class) &&
+            long_share_allows(scheduler, run, job) && kv_allows(scheduler, run, job))
             best = emptier(best, run);
     }
     return best;
@@ -191,7 +201,7 @@ static struct job *next_for(struct scheduler *scheduler, struct run *run)
     int models_count = run->model == scheduler->model_any ? 1 : 2;
 
     for (int kind = 0; kind < CLASS_COUNT; kind++) {
-        for (uint32_t i = 0; i < 4; i++) {
+        for (uint32_t i = 0; i < 4 && has_room(scheduler, run, (enum service_class)kind); i++) {
             uint32_t turn = (run->turn + i) % 4;
             struct job *job, *chosen;
             if ((int)(turn / 2) >= models_count)
@@ -224,7 +234,7 @@ static bool may_take(const struct scheduler *scheduler, const struct run *run,
                      const struct job *job)
 {
     return run->heap_at != not_open && run_serves(run, job->model, scheduler->model_any) &&
-           run->jobs.count < room_of(scheduler, run) && long_share_allows(scheduler, run, job) &&
+           has_room(scheduler, run, job->service_class) && long_share_allows(scheduler, run, job) &&
            kv_allows(scheduler, run, job);
 }
 
@@ -282,6 +292,8 @@ static void sift_down(const struct scheduler *scheduler, size_t count, size_t at
 /* The workers that may get something now; returns how many. */
 static size_t open_heap(struct scheduler *scheduler)
 {
+    enum service_class first =
+        scheduler->classes[CLASS_INTERACTIVE].waiting_requests > 0 ? CLASS_INTERACTIVE : CLASS_BULK;
     size_t count = 0;
 
     for (uint32_t i = 0; i < scheduler->config.slots; i++) {
@@ -290,7 +302,7 @@ static size_t open_heap(struct scheduler *scheduler)
             continue;
         run->heap_at = not_open;
         if (!run->reserved_for && run_serves(run, run->model, scheduler->model_any) &&
-            heard_lately(scheduler, run) && run->jobs.count < room_of(scheduler, run)) {
+            heard_lately(scheduler, run) && has_room(scheduler, run, first)) {
             run->heap_at = (uint32_t)count;
             scheduler->by_fill[count++] = run;
         }
@@ -307,8 +319,7 @@ static void assign_queued(struct scheduler *scheduler, uint32_t limit)
     while (limit > 0 && size < ASSIGNED_SIZE_MAX && count > 0) {
         struct run *run = scheduler->by_fill[0], *chosen;
         uint32_t turn = run->turn;
-        struct job *job =
-            run->jobs.count < room_of(scheduler, run) ? next_for(scheduler, run) : NULL;
+        struct job *job = next_for(scheduler, run);
         if (!job) {
             run->heap_at = not_open;
             scheduler->by_fill[0] = scheduler->by_fill[--count];

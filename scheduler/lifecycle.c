@@ -61,6 +61,8 @@ static void count_running(struct scheduler *scheduler, const struct job *job, bo
     run->kv_tokens += sign * job_kv_tokens(job, run->hello.max_context);
     if (job_length(scheduler, job) == LENGTH_LONG)
         run->long_count += (uint32_t)sign;
+    if (job->service_class == CLASS_INTERACTIVE)
+        run->interactive_count += (uint32_t)sign;
     run->prefill_work += sign * job->attempt->prefill_work;
     compose_count(run, job->attempt->profile, add);
 }

@@ -58,7 +58,7 @@ struct run {
                                 NULL: none yet */
     uint32_t *expert_recent; /* (expert_cells) of the last few assigned */
     uint32_t expert_cells;
-    uint32_t long_count;
+    uint32_t long_count, interactive_count;
     struct job *reserved_for; /* a request that may only run alone; nothing else is given to it */
     uint32_t turn;            /* alternates between its groups of queues */
     uint64_t numerics;        /* hash of numerics id, precision and revision; 0 unknown */

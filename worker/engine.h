@@ -77,6 +77,7 @@ struct engine_request {
     uint32_t prefix_count; /* less than max_tokens */
     uint32_t max_tokens; /* answer ids, prefix included; prompt_count + max_tokens <= max_context */
     bool ignore_eos;
+    bool urgent;             /* begins before waiting ones that are not */
     struct prefix_salt salt; /* it shares KV pages with requests of the same salt only */
     struct sampling sampling;
 };

@@ -88,6 +88,17 @@ static void list_insert(struct sequence **list, uint32_t *count, uint32_t at,
     (*count)++;
 }
 
+/* Urgent ones pass those that are not and have not begun. */
+static uint32_t waiting_place(const struct sequences *s, const struct sequence *sequence)
+{
+    uint32_t place = s->waiting_count;
+
+    while (sequence->urgent && place > 0 && !s->waiting[place - 1]->urgent &&
+           s->waiting[place - 1]->first_step_us == 0)
+        place--;
+    return place;
+}
+
 void sequences_move(struct sequences *s, struct sequence *sequence, enum sequence_state state)
 {
     const bool preempted = sequence->state == SEQUENCE_RUNNING && state == SEQUENCE_WAITING;
@@ -103,7 +114,8 @@ void sequences_move(struct sequences *s, struct sequence *sequence, enum sequenc
     sequence->state = state;
     switch (state) {
     case SEQUENCE_WAITING:
-        list_insert(s->waiting, &s->waiting_count, preempted ? 0 : s->waiting_count, sequence);
+        list_insert(s->waiting, &s->waiting_count, preempted ? 0 : waiting_place(s, sequence),
+                    sequence);
         break;
     case SEQUENCE_RUNNING:
         list_insert(s->running, &s->running_count, s->running_count, sequence);

@@ -8,8 +8,9 @@
  * Leaving running, a sequence lets its pages go: the full ones stay in the prefix
  * cache as long as nobody needs the place, so that being preempted costs little.
  * Any state but free may end in free (removal). Waiting ones queue in the order
- * of submission, preempted ones before them; running ones stand in the order in
- * which they were admitted, so that the last is the youngest.
+ * of submission: preempted ones first, then urgent ones, then the rest. Running
+ * ones stand in the order in which they were admitted, so that the last is the
+ * youngest.
  *
  * All memory comes from sequences_open().
  */
@@ -34,6 +35,7 @@ struct sequence {
     struct sampling sampling;
     enum sequence_state state;
     bool ignore_eos;
+    bool urgent;
     uint32_t prompt_count;
     uint32_t known_max; /* prompt_count + max_tokens */
     uint32_t known;

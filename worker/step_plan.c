@@ -120,18 +120,37 @@ static bool has_room(const struct sequences *s, const struct sequence *next)
                                         pages_promised(s) + kv_pages_needed(next->known + 1);
 }
 
+/* Urgent sequences count their own kind alone, so that one finds a place where others have filled
+ * the batch, or it has shrunk under them. */
+static bool has_place(const struct sequences *s, const struct sequence *next, uint32_t passed,
+                      uint32_t batch, uint32_t most)
+{
+    uint32_t urgent = 0;
+
+    if (!next->urgent)
+        return s->running_count + passed < batch;
+    for (uint32_t i = 0; i < s->running_count; i++)
+        urgent += s->running[i]->urgent;
+    return urgent < batch && s->running_count + passed < most;
+}
+
 /* Waiting sequences in their order, as long as there are rows, places and pages. One that waits for
  * a page of another keeps its place in the batch: who passes it takes nothing from it. */
-static void admit(struct sequences *s, uint32_t batch, uint32_t budget)
+static void admit(struct sequences *s, uint32_t batch, uint32_t most, uint32_t budget)
 {
     uint32_t preempted = 0;
-    uint32_t passed = 0;
+    uint32_t passed = 0, at = 0;
 
-    while (budget > 0 && passed < s->waiting_count && s->running_count + passed < batch) {
-        struct sequence *next = s->waiting[passed];
+    while (budget > 0 && at < s->waiting_count) {
+        struct sequence *next = s->waiting[at];
 
+        if (!has_place(s, next, passed, batch, most)) {
+            at++;
+            continue;
+        }
         if (prefix_cache_search(&s->cache, &next->chain, (next->known - 1) / KV_PAGE_TOKENS)) {
             passed++;
+            at++;
             continue;
         }
         if (!has_room(s, next))
@@ -225,7 +244,7 @@ uint32_t step_plan_make(struct step_plan *plan, struct sequences *sequences,
         if (!claim_rows(sequences, sequences->running[i], &budget, &preempted))
             break; /* it was the last */
     if (preempted == 0)
-        admit(sequences, sizes.batch, budget);
+        admit(sequences, sizes.batch, plan->limits.seqs_max, budget);
     build(plan, sequences, sizes.micro_batch);
     return preempted;
 }

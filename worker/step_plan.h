@@ -68,7 +68,7 @@ bool step_plan_open(struct step_plan *plan, struct step_limits limits, struct er
 void step_plan_close(struct step_plan *plan); /* zeroed is allowed */
 
 struct step_sizes {
-    uint32_t batch;       /* admit while fewer sequences run */
+    uint32_t batch;       /* admit while fewer sequences run; urgent ones, fewer urgent ones */
     uint32_t micro_batch; /* cut into micro-batches of so many sequences at most; 0: do not cut */
 };
 

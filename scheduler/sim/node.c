@@ -108,7 +108,15 @@ bool node_assign(struct node *node, const struct node_sequence *sequence, struct
 {
     CHECK(sequence->prompt >= 1 && sequence->output >= 1);
     CHECK(sequence->blocks.count == 0 || sequence->blocks.tokens == sequence->prompt);
-    return push(&node->queue, sequence, err);
+    if (!push(&node->queue, sequence, err))
+        return false;
+    struct node_list *queue = &node->queue;
+    for (uint32_t i = queue->count - 1;
+         sequence->urgent && i > queue->head && !queue->items[i - 1].urgent; i--) {
+        queue->items[i] = queue->items[i - 1];
+        queue->items[i - 1] = *sequence;
+    }
+    return true;
 }
 
 static uint32_t running(const struct node *node)
@@ -168,6 +176,7 @@ static bool start_filling(struct node *node, const struct node_sequence *next)
     block_cache_hold(&node->cache, &next->blocks, next->request);
     make_idle_room(node);
     routing_batch_add(&node->batch, next->task, 1);
+    node->urgent_running += next->urgent;
     return true;
 }
 
@@ -180,8 +189,23 @@ static void leave(struct node *node, const struct node_sequence *sequence, uint6
     node->kv_used -= context - sequence->blocks.tokens + (held - node->cache.held_tokens);
     node->kv_context -= context;
     routing_batch_add(&node->batch, sequence->task, -1);
+    node->urgent_running -= sequence->urgent;
 }
 
+/* Rows of this step that are left for prompts which are not under way yet. */
+static uint32_t prefill_room(const struct node *node)
+{
+    uint32_t room = node->config.model->chunk_tokens;
+
+    for (uint32_t i = node->filling.head; i < node->filling.count && room > 0; i++) {
+        uint32_t left = node->filling.items[i].prompt - node->filling.items[i].prefilled;
+        room -= left < room ? left : room;
+    }
+    return room;
+}
+
+/* As worker/step_plan.c: one after another while the step has rows for their prompts. What is not
+ * admitted can still be passed by an urgent one, and holds no memory. */
 static void admit(struct node *node)
 {
     uint32_t limit = node->batch_size < node->config.model->max_seqs ? node->batch_size
@@ -189,8 +213,12 @@ static void admit(struct node *node)
 
     if (node->config.classic && running(node) > 0)
         return;
-    while (length(&node->queue) > 0 && running(node) < limit) {
+    while (length(&node->queue) > 0 && (node->config.classic || prefill_room(node) > 0)) {
         const struct node_sequence *next = &node->queue.items[node->queue.head];
+        if (next->urgent
+                ? node->urgent_running >= limit || running(node) >= node->config.model->max_seqs
+                : running(node) >= limit)
+            return;
         if (!fits(node, next) || !start_filling(node, next))
             return;
         node->queue.head++;

@@ -47,6 +47,7 @@ struct node_sequence {
     uint32_t cached;   /* tokens of the prompt that it found computed, before any preemption */
     bool again;        /* was preempted */
     uint64_t end_step; /* while decoding: its last token comes with this step */
+    bool urgent;       /* begins before queued ones that are not */
     bool first_token;  /* has had it */
 };
 
@@ -66,6 +67,7 @@ struct node {
     struct block_cache cache;
     struct node_list parked; /* classic: at their end, rows of padding until the batch is */
     uint32_t batch_size;
+    uint32_t urgent_running; /* they count their own kind alone against it */
     uint64_t step;           /* steps done */
     uint64_t kv_used;        /* tokens of memory that running sequences hold */
     uint64_t kv_context;     /* their contexts, added up: more where they share blocks */

@@ -96,7 +96,7 @@ static const struct config_key keys[] = {
         .help = "From the decision to a node's first step."),
     KEY("scale_down_after", CONFIG_DURATION, scale_down_us, "10min", .min = 1e6, .max = 1e11,
         .help = "How long a smaller wish must last."),
-    KEY("utilisation_target", CONFIG_PERCENT, utilisation, "80%", .min = 0.05, .max = 1,
+    KEY("utilisation_target", CONFIG_PERCENT, utilisation, "90%", .min = 0.05, .max = 1,
         .help = "Share of a node's speed the planner counts on."),
     KEY("find_limit", CONFIG_BOOL, find_limit, "false",
         .help = "Also find the highest arrival scale that holds the limit on latency."),

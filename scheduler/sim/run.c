@@ -67,6 +67,8 @@ static bool act_assignment(struct run *run, const struct assignment *assignment,
                                            .prompt = request->prompt_tokens,
                                            .output = request->output_tokens,
                                            .task = task_of(run, index),
+                                           .urgent =
+                                               arrivals_class(run, index) == CLASS_INTERACTIVE,
                                            .blocks = blocks_of(run, request)};
 
     run->times[index].attempt = assignment->attempt;

@@ -132,20 +132,30 @@ class Stack:
             self.wanted[rid] = index
         assert self.producer.flush(30) == 0
 
-    def read(self, topic, count, seconds):
-        """All messages of a topic, from the beginning, decoded; after count more are waited for
-        only briefly, to see what came twice."""
+    def messages(self, topic, count, seconds):
+        """All messages of a topic, from the beginning; after count more are waited for only
+        briefly, to see what came twice."""
         consumer = wires.from_beginning(self.brokers, self.prefix + topic)
-        records, deadline, late = [], time.monotonic() + seconds, None
+        messages, deadline, late = [], time.monotonic() + seconds, None
         while time.monotonic() < (late or deadline):
             for message in consumer.consume(1000, 0.1):
                 assert not message.error(), message.error()
-                records.append(self.wire.decode(message.value())
-                               if topic != "dead-letters" else message)
-            if len(records) >= count and late is None:
+                messages.append(message)
+            if len(messages) >= count and late is None:
                 late = time.monotonic() + 1.0
         consumer.close()
-        return records
+        return messages
+
+    def read(self, topic, count, seconds):
+        """The same, decoded."""
+        found = self.messages(topic, count, seconds)
+        return found if topic == "dead-letters" else [self.wire.decode(m.value()) for m in found]
+
+    def timed(self, topic, count, seconds):
+        """(milliseconds, name, record) of a topic's messages, in the order in which they were
+        written, whatever their partition."""
+        return sorted(((m.timestamp()[1], *self.wire.decode(m.value()))
+                       for m in self.messages(topic, count, seconds)), key=lambda m: m[0])
 
     def check(self, seconds=60, statuses=None):
         """Every request has one result, the right one, and one usage row that agrees with it."""

@@ -106,3 +106,87 @@ def test_a_drained_worker_hands_over(stack):
     assert done < 300
     start(stack, 1, 0)
     assert all(r["status"] == "COMPLETED" for r in results(stack, 60))
+
+
+def finished(stack, count):
+    """Results in the order in which they were written."""
+    found = [r for _, _, r in stack.timed("results", count, 120)]
+    assert sorted(r["request_id"] for r in found) == sorted(stack.wanted)
+    assert all(r["status"] == "COMPLETED" for r in found)
+    return found
+
+
+def behind(found, one, other):
+    """How many of the other kind came before the last of this one, and after it."""
+    last = max(i for i, r in enumerate(found) if one(r))
+    return [sum(other(r) for r in part) for part in (found[:last], found[last:])]
+
+
+def test_interactive_overtakes_bulk_within_one_tick(stack):
+    """One worker, full of bulk, with more bulk behind: an interactive request goes to it with the
+    next tick, and is answered while the bulk goes on."""
+    stack.create()
+    stack.scheduler("scheduler", "--base-batch-size", "4", "--max-batch-size", "4")
+    start(stack, 0, 0)
+    stack.submit("bulk", 200, max_tokens=100, ignore_eos=True)
+    assert len(stack.messages("results", 4, 30)) >= 4
+    stack.submit("now", 5, first=1000, max_tokens=4, service_class="INTERACTIVE")
+    found = finished(stack, 205)
+    after = behind(found, lambda r: r["service_class"] == "INTERACTIVE",
+                   lambda r: r["service_class"] == "BULK")[1]
+    assert after > 100, f"{after} of 200 bulk results after the last interactive one"
+
+    asked = {r["request_id"]: at for at, _, r in stack.timed("requests.interactive", 5, 10)}
+    given = {r["request"]["request_id"]: at for at, name, r in stack.timed("assignments", 205, 10)
+             if name == "Assignment"}
+    waits = [given[request_id] - at for request_id, at in asked.items()]
+    assert len(waits) == 5
+    # A tick and its commit on a busy machine; a batch of bulk takes as long, the bulk many times.
+    assert max(waits) < 500, f"{waits} ms from request to assignment"
+
+
+def test_tenants_take_turns(stack):
+    """A tenant that comes behind another one's flood gets its share at once."""
+    stack.create()
+    stack.scheduler("scheduler", "--base-batch-size", "4", "--max-batch-size", "4")
+    stack.submit("flood", 200, tenant="greedy", max_tokens=20, ignore_eos=True)
+    stack.submit("few", 20, first=1000, tenant="modest", max_tokens=20, ignore_eos=True)
+    start(stack, 0, 0)
+    before = behind(finished(stack, 220), lambda r: r["tenant"] == "modest",
+                    lambda r: r["tenant"] == "greedy")[0]
+    assert before <= 40, f"{before} of the other tenant's came before the last of its 20"
+
+
+def test_long_requests_keep_to_their_share(stack):
+    """Long requests fill the queue; short ones that come later pass them in the places that long
+    ones may not take."""
+    stack.create()
+    stack.scheduler("scheduler", "--base-batch-size", "4", "--max-batch-size", "4",
+                    "--long-request-tokens", "200", "--long-share", "25%")
+    stack.submit("long", 20, max_tokens=300, ignore_eos=True)
+    stack.submit("short", 60, first=1000, max_tokens=10, ignore_eos=True)
+    start(stack, 0, 0)
+    before = behind(finished(stack, 80), lambda r: stack.wanted[r["request_id"]] >= 1000,
+                    lambda r: stack.wanted[r["request_id"]] < 1000)[0]
+    assert before <= 10, f"{before} of 20 long ones came before the last of 60 short ones"
+
+
+def test_deadlines_are_kept(stack):
+    """What is not begun at its deadline is told so, once; what runs is ended; neighbours go on."""
+    stack.create()
+    stack.scheduler("scheduler", "--base-batch-size", "4", "--max-batch-size", "4")
+    start(stack, 0, 0)
+    stack.submit("open", 60, max_tokens=100, ignore_eos=True)
+    soon = int(time.time() * 1000) + 1500
+    stack.submit("soon", 60, first=1000, max_tokens=100, ignore_eos=True, deadline_ms=soon)
+    found = stack.timed("results", 120, 120)
+    assert sorted(r["request_id"] for _, _, r in found) == sorted(stack.wanted)
+    statuses = {True: [], False: []}
+    for at, _, result in found:
+        timed = stack.wanted[result["request_id"]] >= 1000
+        statuses[timed].append(result["status"])
+        if result["status"] == "EXPIRED":
+            assert at >= soon
+            assert at < soon + 2000, f"expired {at - soon} ms after its deadline"
+    assert set(statuses[False]) == {"COMPLETED"}
+    assert "EXPIRED" in statuses[True] and set(statuses[True]) <= {"COMPLETED", "EXPIRED"}

@@ -102,19 +102,21 @@ def from_beginning(brokers, topic):
 
 
 def request(wire, batch, index, *, tenant="acme", service_class="BULK", prompt=None, max_tokens=16,
-            tag=""):
-    """One Request as `pelton submit` would send it: its id and its bytes."""
+            tag="", deadline_ms=0, **fields):
+    """One Request as `pelton submit` would send it, with more fields of the body: its id and its
+    bytes."""
     custom_id = f"line-{index}{tag}"
     request_id = str(uuid.uuid5(uuid.UUID("00000000-0000-0000-0000-0000000000e2"),
                                 f"{tenant}/{batch}/{custom_id}"))
     body = json.dumps({"model": "fake", "max_tokens": max_tokens,
-                       "messages": [{"role": "user", "content": prompt or f"say {index}"}]})
+                       "messages": [{"role": "user", "content": prompt or f"say {index}"}],
+                       **fields})
     now = int(time.time() * 1000)
     return request_id, wire.encode(
         "Request", request_id=request_id, tenant=tenant, batch_id=batch, custom_id=custom_id,
         service_class=service_class, endpoint="CHAT_COMPLETIONS", model="fake", body=body,
         body_hash=hashlib.sha256(body.encode()).digest(), line=index, submitted_ms=now,
-        deadline_ms=0, stream="AUTO")
+        deadline_ms=deadline_ms, stream="AUTO")
 
 
 def expected_ids(request_id, count):

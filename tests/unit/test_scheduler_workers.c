@@ -101,6 +101,48 @@ static void a_draining_worker_is_kept_for_nobody(void **state)
                                  &(struct request_id){.bytes[15] = 102}));
 }
 
+static uint32_t assigned_number(const struct fixture *f, size_t nth)
+{
+    return record_at(f, RECORD_ASSIGNMENT, nth)->u.assignment.request.request_id.bytes[15];
+}
+
+static void send(struct fixture *f, uint32_t number, enum service_class class)
+{
+    struct request request = request_of(number);
+
+    request.service_class = class;
+    fixture_send_request(f, &request);
+}
+
+/* A worker that bulk has filled takes interactive requests with the next tick, as many as it could
+ * run without the bulk; bulk does not gain by it. */
+static void a_full_worker_takes_interactive(void **state)
+{
+    struct fixture *f = *state;
+
+    fixture_hello(f, 0, 101);
+    for (uint32_t i = 1; i <= 6; i++)
+        send(f, i, CLASS_BULK);
+    fixture_tick(f, 20);
+    assert_int_equal(assigned(f), 4);
+    fixture_commit(f);
+    for (uint32_t i = 7; i <= 11; i++)
+        send(f, i, CLASS_INTERACTIVE);
+    fixture_tick(f, 20);
+    assert_int_equal(assigned(f), 4);
+    for (uint32_t i = 0; i < 4; i++)
+        assert_int_equal(assigned_number(f, i), 7 + i);
+    fixture_commit(f);
+    fixture_done(f, 0, 101, 1, 1, ids, 2); /* bulk: its place is the interactive ones' */
+    fixture_tick(f, 20);
+    assert_int_equal(assigned(f), 0);
+    fixture_commit(f);
+    fixture_done(f, 0, 101, 7, 1, ids, 2); /* interactive: the fifth one's turn */
+    fixture_tick(f, 20);
+    assert_int_equal(assigned(f), 1);
+    assert_int_equal(assigned_number(f, 0), 11);
+}
+
 static void work_is_counted_for_the_planner(void **state)
 {
     struct fixture *f = *state;
@@ -201,6 +243,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_draining_worker_gets_nothing_new), TEST(a_draining_worker_is_kept_for_nobody),
+        TEST(a_full_worker_takes_interactive),    TEST(a_backlog_is_no_traffic),
         TEST(work_is_counted_for_the_planner),    TEST(a_backlog_is_no_traffic),
         TEST(memory_is_planned_by_use),
     };

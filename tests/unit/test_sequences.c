@@ -80,11 +80,41 @@ static void test_queues(void **state)
     sequences_close(&s);
 }
 
+/* Urgent ones go before those that have not begun, among each other as they came. */
+static void test_urgent_ones_go_first(void **state)
+{
+    struct sequences s;
+    struct sequence *begun, *plain, *first, *second;
+    struct err err;
+
+    (void)state;
+    assert_true(sequences_open(
+        &s, (struct sequences_shape){.count = 4, .context_max = 20, .pages = 8}, &err));
+    begun = add(&s, 1);
+    sequences_move(&s, begun, SEQUENCE_RUNNING);
+    begun->first_step_us = 5;
+    plain = add(&s, 2);
+    sequences_move(&s, begun, SEQUENCE_WAITING);
+    first = sequences_take(&s);
+    first->urgent = true;
+    sequences_move(&s, first, SEQUENCE_WAITING);
+    second = sequences_take(&s);
+    second->urgent = true;
+    sequences_move(&s, second, SEQUENCE_WAITING);
+    assert_int_equal(s.waiting_count, 4);
+    assert_ptr_equal(s.waiting[0], begun);
+    assert_ptr_equal(s.waiting[1], first);
+    assert_ptr_equal(s.waiting[2], second);
+    assert_ptr_equal(s.waiting[3], plain);
+    sequences_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_places),
         cmocka_unit_test(test_queues),
+        cmocka_unit_test(test_urgent_ones_go_first),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

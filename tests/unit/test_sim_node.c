@@ -230,13 +230,12 @@ static void prompts_begin_behind_what_is_cached(void **state)
     assign_blocks(&node, 2, first, 16, 1); /* its last token is computed in any case */
     step(&node, 100 + 2 * 1, &outcome);
     assert_int_equal(outcome.ended_cached[0], 15);
-    /* Two at once: one memory, and the second waits for what the first computes in the same step.
-     */
+    /* Two at once: one memory, and the second waits for what the first computes in a step. */
     assign_blocks(&node, 3, other, 12, 1);
     assign_blocks(&node, 4, other, 12, 1);
     step(&node, 100 + 2 * 8, &outcome);
     assert_int_equal(node.kv_used, 12);
-    assert_int_equal(node.kv_context, 24);
+    assert_int_equal(node.kv_context, 12);
     step(&node, 100 + 2 * 4, &outcome);
     assert_int_equal(outcome.ended[0], 3);
     step(&node, 100 + 2 * 1, &outcome);
@@ -285,6 +284,54 @@ static void caches_and_preemption(void **state)
     node_free(&node);
 }
 
+/* Urgent ones begin first, beside a full batch, and as many as it has places. */
+static void urgent_ones_begin_first(void **state)
+{
+    struct node node;
+    struct node_outcome outcome = {0};
+
+    (void)state;
+    open_node(&node, 1, false);
+    assign(&node, 0, 2, 9);
+    assign(&node, 1, 2, 9);
+    step(&node, 100 + 2 * 2, &outcome); /* a batch of one */
+    for (uint32_t i = 2; i < 4; i++) {
+        const struct node_sequence urgent = {
+            .request = i, .prompt = 3, .output = 1, .urgent = true};
+        assert_true(node_assign(&node, &urgent, &(struct err){0}));
+    }
+    step(&node, 100 + 1 + 2 * 3, &outcome);
+    assert_int_equal(outcome.ended_count, 1);
+    assert_int_equal(outcome.ended[0], 2);
+    step(&node, 100 + 1 + 2 * 3, &outcome);
+    assert_int_equal(outcome.ended_count, 1);
+    assert_int_equal(outcome.ended[0], 3);
+    step(&node, 100 + 1, &outcome); /* the second bulk one still waits for the first */
+    assert_int_equal(node_held(&node), 2);
+    node_outcome_free(&outcome);
+    node_free(&node);
+}
+
+/* A prompt is admitted when the step has rows for it: what comes later may still pass it. */
+static void prompts_are_admitted_as_they_are_read(void **state)
+{
+    struct node node;
+    struct node_outcome outcome = {0};
+
+    (void)state;
+    open_node(&node, 4, false);
+    assign(&node, 0, 10, 1);
+    assign(&node, 1, 10, 1);
+    assign(&node, 2, 10, 1);
+    step(&node, 100 + 2 * 8, &outcome);
+    assert_int_equal(node.filling.count - node.filling.head, 1);
+    assert_int_equal(node.kv_used, 10);
+    step(&node, 100 + 2 * 8, &outcome); /* two of the first prompt, six of the second */
+    assert_int_equal(outcome.ended_count, 1);
+    node_outcome_free(&outcome);
+    node_free(&node);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -295,6 +342,8 @@ int main(void)
         cmocka_unit_test(too_large_runs_alone),
         cmocka_unit_test(prompts_begin_behind_what_is_cached),
         cmocka_unit_test(caches_and_preemption),
+        cmocka_unit_test(urgent_ones_begin_first),
+        cmocka_unit_test(prompts_are_admitted_as_they_are_read),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

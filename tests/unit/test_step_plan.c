@@ -412,6 +412,42 @@ static void test_nothing_to_do(void **state)
     close_books();
 }
 
+/* The batch may have two, and two run: urgent ones still find a place, up to two of their own and
+ * what the buffers hold, while others wait. */
+static void test_urgent_ones_count_their_own(void **state)
+{
+    const struct step_sizes sizes = {.batch = 2};
+
+    (void)state;
+    open_books(5, 100, 16);
+    add(1, 3);
+    add(2, 3);
+    add(3, 3);
+    assert_int_equal(step_plan_make(&plan, &sequences, sizes), 0);
+    finish_step();
+    for (uint64_t tag = 4; tag <= 6; tag++) {
+        struct sequence *urgent = sequences_take(&sequences);
+        urgent->urgent = true;
+        add(tag, 3);
+    }
+    assert_int_equal(step_plan_make(&plan, &sequences, sizes), 0);
+    assert_int_equal(sequences.running_count, 4);
+    assert_int_equal(sequences.running[2]->tag, 4);
+    assert_int_equal(sequences.running[3]->tag, 5);
+    assert_int_equal(sequences.waiting[0]->tag, 6);
+    finish_step();
+    /* A batch of three: a place for the third urgent one, the last in the buffers; none for 3. */
+    assert_int_equal(step_plan_make(&plan, &sequences, (struct step_sizes){.batch = 3}), 0);
+    assert_int_equal(sequences.running_count, 5);
+    assert_int_equal(sequences.running[4]->tag, 6);
+    finish_step();
+    sequences_move(&sequences, sequences_find(&sequences, 1), SEQUENCE_FREE);
+    sequences_move(&sequences, sequences_find(&sequences, 2), SEQUENCE_FREE);
+    assert_int_equal(step_plan_make(&plan, &sequences, (struct step_sizes){.batch = 3}), 0);
+    assert_int_equal(sequences.running_count, 3); /* 3 waits: three run */
+    close_books();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -429,6 +465,7 @@ int main(void)
         cmocka_unit_test(test_reuses_before_it_preempts),
         cmocka_unit_test(test_preempted_and_back),
         cmocka_unit_test(test_nothing_to_do),
+        cmocka_unit_test(test_urgent_ones_count_their_own),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

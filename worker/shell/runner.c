@@ -173,27 +173,27 @@ static void submit(struct runner *runner, struct task *task)
     replay(runner, run);
 }
 
-/* Give the engine what it has room for, first come first served. */
+/* Give the engine what it has room for: class by class, first come first served. */
 static void feed(struct runner *runner)
 {
-    for (uint32_t i = 0; i < runner->runs_count; i++) {
-        struct run *run = &runner->runs[i];
+    for (uint32_t i = 0, count = runner->runs_count; i < CLASS_COUNT * count; i++) {
+        struct run *run = &runner->runs[i % count];
         const struct prompt *prompt = run->task->prompt;
-        const struct i32_array prefix = task_assignment(run->task)->prefix;
+        const struct assignment *assignment = task_assignment(run->task);
         struct err err;
 
-        if (runner->engine_count >= runner->options.engine_max)
-            return;
-        if (run->in_engine || run->outcome != NULL)
+        if (run->in_engine || run->outcome || assignment->request.service_class != i / count ||
+            runner->engine_count >= runner->options.engine_max)
             continue;
         struct engine_request request = {
             .tag = run->task->tag,
             .prompt = prompt->ids,
             .prompt_count = prompt->count,
-            .prefix = prefix.items,
-            .prefix_count = (uint32_t)prefix.count,
+            .prefix = assignment->prefix.items,
+            .prefix_count = (uint32_t)assignment->prefix.count,
             .max_tokens = prompt->max_tokens,
             .ignore_eos = prompt->ignore_eos,
+            .urgent = assignment->request.service_class == CLASS_INTERACTIVE,
             .salt = runner->options.prefix_shared ? (struct prefix_salt){{0}} : run_salt(run),
             .sampling = prompt->sampling,
         };
