@@ -64,7 +64,7 @@ def test_cached_share(job):
           f"{[w['pelton_worker_prefix_evictions_total'] for w in job['workers']]}")
     assert metrics["pelton_prompt_tokens_total"] == prompt
     assert metrics["pelton_prompt_cached_tokens_total"] == cached
-    # Both workers have worked. By load alone 38 to 40 % were cached, with affinity 82 to 90 %.
+    # Both workers have worked. By load alone 32 to 42 % were cached, with affinity 82 to 90 %.
     assert min(computed) > 0.2 * sum(computed)
     if job["weight"] == 0:
         assert metrics["pelton_affinity_assignments_total"] == 0 and expected == 0
