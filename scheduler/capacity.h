@@ -3,7 +3,7 @@
  * capacity - how many workers one leader wants, from what its core counts.
  *
  * Between the core's counters and the planner: closes windows of arriving
- * traffic and forecasts them, follows the speed of a busy worker, and lets the
+ * traffic and forecasts them, judges the speed of a full worker, and lets the
  * planner decide every interval. One struct plans one role.
  *
  * Everything is in output tokens. What waits and arrives is known by the core's

@@ -111,8 +111,9 @@ static void exporter_register_plan(struct exporter *exporter)
                       "Output tokens that are expected to be asked for at the window's end.");
     exporter->arriving = metrics_gauge(m, "pelton_planner_arriving_tokens_per_second", role,
                                        "Output tokens asked for in the last minute.");
-    exporter->speed = metrics_gauge(m, "pelton_planner_speed_tokens_per_second", role,
-                                    "Output tokens of one busy worker, measured; 0 unknown.");
+    exporter->speed =
+        metrics_gauge(m, "pelton_planner_speed_tokens_per_second", role,
+                      "Output tokens of one full worker, judged by its steps; 0 unknown.");
     exporter_no_plan(exporter);
 }
 

@@ -30,6 +30,7 @@ day=(--trace $traces/servegen-deepseek-r1-day.csv)
 
 run azure "${azure[@]}" --scale 2 --policy $all --find-limit
 run azure-rush "${azure[@]}" --scale 4 --policy $all
+run azure-classes "${azure[@]}" --scale 4 --policy static,adaptive --interactive 20%
 run mooncake "${mooncake[@]}" --scale 1.5 --policy $all --find-limit
 run mooncake-rush "${mooncake[@]}" --scale 2.5 --policy $all
 run day-morning "${day[@]}" --from 5h --length 3h --nodes 5 --policy $all --find-limit
@@ -46,9 +47,24 @@ done
     tail -n +2 $traces/azure-conv-2023.csv | tr -d '\r' | cut -d, -f2,3
 } >"$folder/job.csv"
 run offline --trace "$folder/job.csv" --columns prompt=prompt,output=output --nodes 1 --policy $all
-run day "${day[@]}" --nodes 5 --policy $all --plot "$folder/day"
-run day-autoscale "${day[@]}" --nodes 8 --base-batch-size 512 --policy adaptive --autoscale \
-    --plot "$folder/day-autoscale"
+run day "${day[@]}" --nodes 5 --policy $all --find-limit --plot "$folder/day"
+
+# The planner: settings swept on the first half of the day, what was chosen on the second and the
+# whole, and the second at ten times the rate, where a node is no step of 20 %.
+scaled=("${day[@]}" --policy adaptive --autoscale)
+run day-autoscale "${scaled[@]}" --base-batch-size 32 --nodes 10 --plot "$folder/day-autoscale"
+for share in 80 85 90 95 100; do
+    at=("${scaled[@]}" --base-batch-size 32 --utilisation-target $share%)
+    run "first-half-$share" "${at[@]}" --nodes 10 --length 12h
+    run "second-half-$share" "${at[@]}" --nodes 10 --from 12h
+    run "second-half-10x-$share" "${at[@]}" --nodes 100 --nodes-min 10 --scale 10 --from 12h
+done
+half=("${scaled[@]}" --nodes 10 --length 12h)
+run first-half-base-512 "${half[@]}" --base-batch-size 512
+half+=(--base-batch-size 32)
+for time in 2 5 20; do run "first-half-down-$time" "${half[@]}" --scale-down-after ${time}min; done
+for time in 5 10; do run "first-half-window-$time" "${half[@]}" --planner-window ${time}min; done
+for name in constant holt-winters; do run "first-half-$name" "${half[@]}" --predictor $name; done
 ops/bench/agents >"$folder/agents.jsonl"
 for name in conversation agents; do # prefix caches, and who gets what for them
     prompts=(--trace $traces/mooncake-conversation.jsonl --scale 2.5)
