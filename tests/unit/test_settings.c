@@ -221,7 +221,8 @@ static void test_planner(void **state)
     assert_int_equal(capacity.planner.base_batch, 8);
     assert_int_equal(capacity.planner.drain_ms, 60000);
     assert_int_equal(capacity.predictor.kind, PREDICT_EWMA);
-    assert_int_equal(capacity.windows_ahead, 3); /* of ten minutes: 25 minutes lie in the third */
+    assert_int_equal(capacity.window_ms, 60000);
+    assert_int_equal(capacity.windows_ahead, 26); /* 25 minutes lie in the 26th */
     assert_true(capacity.forecasts);
     assert_int_equal(settings_capacity(&settings, 1, NULL).planner.workers_min, 1);
     config_free(config);
@@ -229,6 +230,9 @@ static void test_planner(void **state)
     config = load("lstm.yaml", "prediction_model_path: ops/models/traffic-lstm.safetensors\n",
                   &settings);
     assert_int_equal(settings_predictor(&settings), PREDICT_LSTM);
+    capacity = settings_capacity(&settings, 1, NULL);
+    assert_int_equal(capacity.window_ms, 600000);
+    assert_int_equal(capacity.windows_ahead, 2); /* of ten minutes: 15 minutes lie in the second */
     config_free(config);
     config = load("off.yaml",
                   "enable_traffic_prediction: false\npredictor: constant\n"
