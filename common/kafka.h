@@ -89,6 +89,18 @@ bool kafka_produce_wait(rd_kafka_t *client, const struct kafka_message *message,
 /* Serves delivery reports until all messages are out; RETRY when that takes longer. */
 bool kafka_flush(rd_kafka_t *client, int timeout_ms, struct err *err);
 
+/* Waits up to timeout_ms until any broker has answered this client; at once where one has before.
+ * False: RETRY, saying who was asked, or that a stop was requested (stop.h), which ends the wait
+ * within 200 ms. Every question to a broker in this header and in kafka_admin.h begins so: until
+ * Kafka is there, a signal does not wait for it. */
+bool kafka_await_broker(rd_kafka_t *client, int timeout_ms, struct err *err);
+
+/* Waits for a broker as long as it takes, services start in any order, saying so in the log, and
+ * then a moment for topics that were made just now. False: RETRY, a topic does not exist. True also
+ * where a stop was requested. */
+bool kafka_await_topics(rd_kafka_t *client, const char *const *topics, size_t count,
+                        struct err *err);
+
 /* Asks for a topic's partitions before its first message, which would otherwise wait for
  * librdkafka's timer, 1 s a topic. REJECT where the topic does not exist. */
 bool kafka_prepare(rd_kafka_t *client, const char *topic, int timeout_ms, struct err *err);

@@ -180,18 +180,25 @@ bool kafka_broker_count(rd_kafka_t *client, int timeout_ms, int *count, struct e
 {
     const struct rd_kafka_metadata *metadata;
 
-    if (!kafka_code(rd_kafka_metadata(client, 0, NULL, &metadata, timeout_ms), "brokers", err))
+    if (!kafka_await_broker(client, timeout_ms, err) ||
+        !kafka_code(rd_kafka_metadata(client, 0, NULL, &metadata, timeout_ms), "brokers", err))
         return false;
     *count = metadata->broker_cnt;
     rd_kafka_metadata_destroy(metadata);
     return true;
 }
 
-char *kafka_cluster_id(rd_kafka_t *client, int timeout_ms)
+char *kafka_cluster_id(rd_kafka_t *client, int timeout_ms, struct err *err)
 {
-    char *theirs = rd_kafka_clusterid(client, timeout_ms);
-    char *ours = theirs ? strdup(theirs) : NULL;
+    char *theirs = NULL, *ours = NULL;
 
+    if (!kafka_await_broker(client, timeout_ms, err))
+        return NULL;
+    theirs = rd_kafka_clusterid(client, timeout_ms);
+    if (theirs)
+        ours = strdup(theirs);
+    else
+        err_set(err, ERR_RETRY, "the Kafka cluster names no id");
     if (theirs)
         rd_kafka_mem_free(client, theirs);
     return ours;

@@ -41,7 +41,7 @@ bool kafka_topic_check(rd_kafka_t *client, const struct kafka_topic *topic, int 
 
 bool kafka_broker_count(rd_kafka_t *client, int timeout_ms, int *count, struct err *err);
 /* The cluster's id, for free(); NULL when no broker answers in time. */
-char *kafka_cluster_id(rd_kafka_t *client, int timeout_ms);
+char *kafka_cluster_id(rd_kafka_t *client, int timeout_ms, struct err *err);
 
 /* Deletes everything before the positions' offsets (request topics below the lowest offset still
  * needed). */

@@ -10,11 +10,17 @@
 #include "common/clock.h"
 #include "common/kafka.h"
 #include "common/log.h"
+#include "common/stop.h"
 
 enum {
     WHAT_SIZE_MAX = 320, /* a topic name, partition, offset and two words */
     ASK_MS = 1000,       /* for one answer of a partition's leader; a hundred times the usual */
     ASK_PAUSE_MS = 20,
+    AWAIT_MS = 100,    /* between two looks at a stop request */
+    BROKER_MS = 10000, /* between two lines about a broker that is away */
+    /* Brokers learn of new topics one after the other: what `pelton topics create` has just made
+     * may be missing in the first answers. */
+    CREATED_MS = 3000,
 };
 
 static void add_header(rd_kafka_headers_t *headers, const char *name, const char *value)
@@ -213,6 +219,73 @@ bool kafka_poll(rd_kafka_t *reader, int timeout_ms, rd_kafka_message_t **message
     return ok;
 }
 
+/* One short question, since nothing interrupts a long one. An answer that comes after it has been
+ * given up still leaves the cluster's id behind. */
+static bool has_answered(rd_kafka_t *client)
+{
+    const struct rd_kafka_metadata *metadata;
+    char *id = rd_kafka_clusterid(client, 0);
+
+    if (id) {
+        rd_kafka_mem_free(client, id);
+        return true;
+    }
+    if (rd_kafka_metadata(client, 0, NULL, &metadata, AWAIT_MS) != RD_KAFKA_RESP_ERR_NO_ERROR)
+        return false;
+    rd_kafka_metadata_destroy(metadata);
+    return true;
+}
+
+bool kafka_await_broker(rd_kafka_t *client, int timeout_ms, struct err *err)
+{
+    const int64_t until_us = clock_mono_us() + timeout_ms * INT64_C(1000);
+    char brokers[120];
+    size_t size = sizeof brokers;
+
+    while (!has_answered(client)) {
+        if (stop_requested())
+            return err_set(err, ERR_RETRY, "stopped before Kafka answered");
+        if (clock_mono_us() >= until_us) {
+            if (rd_kafka_conf_get(rd_kafka_conf(client), "bootstrap.servers", brokers, &size) !=
+                RD_KAFKA_CONF_OK)
+                snprintf(brokers, sizeof brokers, "its brokers");
+            return err_set(err, ERR_RETRY, "no answer from Kafka at %.100s within %d s", brokers,
+                           timeout_ms / 1000);
+        }
+        clock_sleep_ms(AWAIT_MS / 10); /* a connection that fails at once must not spin */
+    }
+    return true;
+}
+
+bool kafka_await_topics(rd_kafka_t *client, const char *const *topics, size_t count,
+                        struct err *err)
+{
+    int64_t give_up_us = 0;
+    int32_t partitions;
+
+    for (size_t i = 0; i < count && !stop_requested();) {
+        if (kafka_partition_count(client, topics[i], BROKER_MS, &partitions, err)) {
+            i++;
+            continue;
+        }
+        if (stop_requested())
+            break;
+        if (err->kind == ERR_RETRY) {
+            log_err(LOG_LEVEL_WARN, "broker_away", err);
+        } else {
+            if (give_up_us == 0)
+                give_up_us = clock_mono_us() + CREATED_MS * INT64_C(1000);
+            if (clock_mono_us() >= give_up_us) {
+                if (err->kind == ERR_REJECT)
+                    err->kind = ERR_RETRY; /* somebody may create it */
+                return false;
+            }
+        }
+        clock_sleep_ms(AWAIT_MS);
+    }
+    return true;
+}
+
 /* One question: RD_KAFKA_OFFSET_BEGINNING or _END in the place of a time. */
 static bool ask_offset(rd_kafka_t *client, const struct kafka_position *position, int timeout_ms,
                        int64_t *offset, struct err *err)
@@ -259,7 +332,8 @@ bool kafka_offsets(rd_kafka_t *client, const char *topic, int32_t partition, int
 {
     struct kafka_position position = {topic, partition, RD_KAFKA_OFFSET_BEGINNING};
 
-    if (first && !ask_leader(client, &position, timeout_ms, first, err))
+    if (!kafka_await_broker(client, timeout_ms, err) ||
+        (first && !ask_leader(client, &position, timeout_ms, first, err)))
         return false;
     position.offset = RD_KAFKA_OFFSET_END;
     return !end || ask_leader(client, &position, timeout_ms, end, err);
@@ -268,10 +342,13 @@ bool kafka_offsets(rd_kafka_t *client, const char *topic, int32_t partition, int
 bool kafka_partition_count(rd_kafka_t *client, const char *topic, int timeout_ms, int32_t *count,
                            struct err *err)
 {
-    rd_kafka_topic_t *handle = rd_kafka_topic_new(client, topic, NULL);
     const struct rd_kafka_metadata *metadata = NULL;
+    rd_kafka_topic_t *handle;
     rd_kafka_resp_err_t code;
 
+    if (!kafka_await_broker(client, timeout_ms, err))
+        return false;
+    handle = rd_kafka_topic_new(client, topic, NULL);
     if (!handle)
         return kafka_code(rd_kafka_last_error(), topic, err);
     code = rd_kafka_metadata(client, 0, handle, &metadata, timeout_ms);

@@ -83,7 +83,7 @@ bool metrics_http_open(struct metrics_http **server, const struct metrics_http_o
                          MHD_OPTION_CONNECTION_TIMEOUT, 10u, MHD_OPTION_END);
     if (!opened->daemon) {
         free(opened);
-        return err_set(err, ERR_FATAL, "metrics server on %.60s:%u: %s", address, options->port,
+        return err_set(err, ERR_RETRY, "metrics server on %.60s:%u: %s", address, options->port,
                        strerror(errno));
     }
     *server = opened;

@@ -104,7 +104,7 @@ static bool parse_tensor(struct safetensors *file, struct tensor *tensor, const 
     else if ((8 + file->header_size + (size_t)begin) % dtypes[tensor->dtype].size != 0)
         what = "its data is not aligned to its elements";
     if (what)
-        return err_set(err, ERR_FATAL, "%s: tensor %.100s: %s", file->path, tensor->name, what);
+        return err_set(err, ERR_REJECT, "%s: tensor %.100s: %s", file->path, tensor->name, what);
     tensor->data = file->bytes + 8 + file->header_size + begin;
     return true;
 }
@@ -138,12 +138,12 @@ static bool check_tiling(struct safetensors *file, struct err *err)
         const unsigned char *data = tensor->data;
 
         if (data != place)
-            return err_set(err, ERR_FATAL, "%s: tensor %.100s: it %s", file->path, tensor->name,
+            return err_set(err, ERR_REJECT, "%s: tensor %.100s: it %s", file->path, tensor->name,
                            data < place ? "overlaps another tensor" : "comes after unused bytes");
         place += tensor->size;
     }
     if (place != file->bytes + file->size)
-        return err_set(err, ERR_FATAL, "%s: %zu bytes after the last tensor", file->path,
+        return err_set(err, ERR_REJECT, "%s: %zu bytes after the last tensor", file->path,
                        (size_t)(file->bytes + file->size - place));
     return true;
 }
@@ -156,19 +156,19 @@ static bool parse_header(struct safetensors *file, struct err *err)
     json_t *entry;
 
     if (file->size < 8)
-        return err_set(err, ERR_FATAL, "%s: %zu bytes are too few for a safetensors file",
+        return err_set(err, ERR_REJECT, "%s: %zu bytes are too few for a safetensors file",
                        file->path, file->size);
     for (int i = 7; i >= 0; i--)
         length = length << 8 | file->bytes[i];
     if (length > SAFETENSORS_HEADER_SIZE_MAX || length > file->size - 8)
         return err_set(
-            err, ERR_FATAL, "%s: header of %llu bytes in a file of %zu (at most %d are allowed)",
+            err, ERR_REJECT, "%s: header of %llu bytes in a file of %zu (at most %d are allowed)",
             file->path, (unsigned long long)length, file->size, SAFETENSORS_HEADER_SIZE_MAX);
     file->header_size = (size_t)length;
     file->header = json_loadb((const char *)file->bytes + 8, file->header_size,
                               JSON_REJECT_DUPLICATES, &error);
     if (!json_is_object(file->header))
-        return err_set(err, ERR_FATAL, "%s: header is not a JSON object: %.100s", file->path,
+        return err_set(err, ERR_REJECT, "%s: header is not a JSON object: %.100s", file->path,
                        file->header ? "another type" : error.text);
 
     file->tensors = calloc(json_object_size(file->header) + 1, sizeof *file->tensors);
@@ -219,10 +219,10 @@ bool safetensors_open(struct safetensors **file, const char *path, struct err *e
     void *bytes;
 
     if (fd < 0)
-        return err_set(err, ERR_FATAL, "%s: %s", path, strerror(errno));
+        return err_set(err, ERR_REJECT, "%s: %s", path, strerror(errno));
     if (fstat(fd, &stat) < 0 || !S_ISREG(stat.st_mode) || stat.st_size < 8) {
         close(fd);
-        return err_set(err, ERR_FATAL, "%s: not a safetensors file", path);
+        return err_set(err, ERR_REJECT, "%s: not a safetensors file", path);
     }
     bytes = mmap(NULL, (size_t)stat.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     close(fd);

@@ -66,7 +66,7 @@ struct safetensors;
 /* "BF16" and so on, as in the file. */
 const char *tensor_dtype_name(enum tensor_dtype dtype);
 
-/* Maps the file. FATAL names the file, the tensor and what is wrong with it. */
+/* Maps the file. REJECT names the file, the tensor and what is wrong with it. */
 bool safetensors_open(struct safetensors **file, const char *path, struct err *err);
 
 /* The same for bytes in memory, which stay the caller's and must outlive the result. name

@@ -11,6 +11,7 @@
 
 enum {
     TIMEOUT_MS = 3000,
+    BROKER_MS = 10000, /* for the first answer */
     /* Messages of a batch stay in memory until it is committed; a row has some 300 bytes, so only
      * foreign messages reach this. */
     BATCH_SIZE_MAX = 32 * 1024 * 1024,
@@ -73,16 +74,17 @@ void intake_close(struct intake *intake)
 bool intake_cluster_id(struct intake *intake, const char **id, struct err *err)
 {
     if (!intake->cluster_id)
-        intake->cluster_id = kafka_cluster_id(intake->reader, TIMEOUT_MS);
+        intake->cluster_id = kafka_cluster_id(intake->reader, BROKER_MS, err);
     *id = intake->cluster_id;
-    return *id || err_set(err, ERR_RETRY, "no Kafka broker answers");
+    return *id != NULL;
 }
 
 bool intake_partitions(struct intake *intake, int32_t *count, struct err *err)
 {
     if (kafka_partition_count(intake->reader, intake->topic, TIMEOUT_MS, count, err))
         return true;
-    err->kind = ERR_RETRY;
+    if (err->kind != ERR_REJECT)
+        err->kind = ERR_RETRY;
     return false;
 }
 

@@ -35,7 +35,7 @@ void intake_close(struct intake *intake); /* NULL is allowed */
 
 /* Id of the Kafka cluster; RETRY while no broker answers. Valid until intake_close(). */
 bool intake_cluster_id(struct intake *intake, const char **id, struct err *err);
-/* Partitions that the topic has now. RETRY also while there is no such topic. */
+/* Partitions that the topic has now. REJECT where there is no such topic. */
 bool intake_partitions(struct intake *intake, int32_t *count, struct err *err);
 /* First offset of a partition and its end as read_committed sees it. */
 bool intake_offsets(struct intake *intake, int32_t partition, int64_t *first, int64_t *end,

@@ -17,7 +17,8 @@
 enum {
     BACKOFF_MS_MIN = 100,
     BACKOFF_MS_MAX = 10000,
-    ONCE_US_MAX = 30000000, /* without Kafka or PostgreSQL, with --once */
+    ONCE_US_MAX = 30000000,   /* without Kafka or PostgreSQL, with --once */
+    MISSING_US_MAX = 3000000, /* without the topic */
     LOCK_MS_MIN = 100,
     LOCK_MS_MAX = 1000,
     /* The session of a ledger that has just ended lives on for a moment: no reason to speak. */
@@ -45,7 +46,8 @@ struct ledger {
     struct partition *partitions;
     struct store_advance *advances; /* scratch, one for each partition */
     int32_t partitions_count;
-    int64_t lag_due_us; /* monotonic */
+    int64_t missing_us; /* monotonic, as all that follow: when the topic was not there */
+    int64_t lag_due_us;
     int64_t partitions_due_us;
     int64_t premake_due_us;
 };
@@ -196,13 +198,30 @@ static bool assign(struct ledger *ledger, struct err *err)
     return ok;
 }
 
+/* A topic that was there is waited for; one that never was ends the program, after a moment for
+ * brokers that have not heard of it yet. */
+static bool count_partitions(struct ledger *ledger, int32_t *count, struct err *err)
+{
+    int64_t now_us = clock_mono_us();
+
+    if (intake_partitions(ledger->intake, count, err))
+        return true;
+    if (err->kind != ERR_REJECT)
+        return false;
+    if (ledger->missing_us == 0)
+        ledger->missing_us = now_us;
+    err->kind =
+        ledger->goals_set || now_us - ledger->missing_us < MISSING_US_MAX ? ERR_RETRY : ERR_FATAL;
+    return false;
+}
+
 static bool claim_and_assign(struct ledger *ledger, struct err *err)
 {
     const char *cluster_id;
     int32_t count;
 
     if (!intake_cluster_id(ledger->intake, &cluster_id, err) ||
-        !intake_partitions(ledger->intake, &count, err))
+        !count_partitions(ledger, &count, err))
         return false;
     if (count < ledger->partitions_count)
         return err_set(err, ERR_RETRY, "%s has %" PRId32 " partitions, it had %" PRId32,
@@ -233,8 +252,11 @@ static bool premake(struct ledger *ledger, struct err *err)
 static bool connect_all(struct ledger *ledger, struct err *err)
 {
     const char *cluster_id;
+    int32_t count;
 
-    if (!open_intake(ledger, err) || !intake_cluster_id(ledger->intake, &cluster_id, err))
+    /* Kafka first: a missing topic is to be named whatever the database says. */
+    if (!open_intake(ledger, err) || !intake_cluster_id(ledger->intake, &cluster_id, err) ||
+        !count_partitions(ledger, &count, err))
         return false;
     if (!open_store(ledger, err) || !take_over(ledger, err) || !premake(ledger, err))
         return false;
@@ -322,7 +344,7 @@ static bool look_for_partitions(struct ledger *ledger, struct err *err)
 {
     int32_t count;
 
-    if (!intake_partitions(ledger->intake, &count, err))
+    if (!count_partitions(ledger, &count, err))
         return false;
     if (count > ledger->partitions_count)
         return err_set(err, ERR_RETRY, "%s has grown from %" PRId32 " to %" PRId32 " partitions",

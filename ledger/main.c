@@ -2,9 +2,7 @@
  *
  * pelton-ledger: configuration, metrics, and the loop of ledger/ledger.h.
  */
-#include <stdio.h>
-#include <sysexits.h>
-
+#include "common/exits.h"
 #include "common/log.h"
 #include "common/metrics_http.h"
 #include "common/stop.h"
@@ -42,8 +40,7 @@ int main(int argc, char **argv)
     struct err err;
 
     if (!config_load(&config, &settings_program, argc, argv, &settings, &outcome, &err)) {
-        fprintf(stderr, "pelton-ledger: %s\n", err.message);
-        return EX_CONFIG;
+        return exits_with(exits_config_code(outcome), settings_program.name, &err);
     }
     if (outcome == CONFIG_EXIT)
         return EX_OK;
@@ -51,11 +48,13 @@ int main(int argc, char **argv)
     stop_install();
     meters_open(&meters);
     LOG_INFO("start", "version=%s brokers=%s", settings_program.version, settings.common.brokers);
-    int status = EX_UNAVAILABLE;
+    int status;
     if (serve_metrics(&server, &settings.common, &meters, &err))
         status = ledger_run(&settings, config_kafka_settings(config), &meters, &err);
+    else
+        status = exits_code(&err);
     if (status != EX_OK)
-        log_err(LOG_LEVEL_ERROR, "end", &err);
+        exits_with(status, settings_program.name, &err);
     else
         LOG_INFO("end", "usage=%.0f worker_time=%.0f broken=%.0f duplicates=%.0f",
                  metric_value(meters.usage), metric_value(meters.worker_time),

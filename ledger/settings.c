@@ -77,10 +77,10 @@ const struct config_program settings_program = {
                "are one SQL\ntransaction. A record that cannot be booked goes to the table "
                "ledger_error and stops nothing.\nRuns until SIGTERM; a lost database or broker "
                "is waited for. A second ledger stands by until the first one ends.",
-    .epilogue = "Exit codes: 0 stopped or done, 78 wrong configuration or no tables, 69 "
-                "cannot go on: the\nstored offsets do not fit the topic, or with --once Kafka or "
-                "PostgreSQL did not answer\nfor 30 s; 75 with --once: another ledger books the "
-                "topic.\n",
+    .epilogue = "Exit codes: 0 stopped or done, 64 an option, 78 wrong configuration or no tables, "
+                "69 cannot go\non: the topic is missing or the stored offsets do not fit it, the "
+                "metrics port is taken,\nor with --once Kafka or PostgreSQL did not answer for 30 "
+                "s; 75 with --once: another\nledger books the topic.\n",
     .keys = keys,
     .keys_count = sizeof keys / sizeof *keys,
 };

@@ -3,9 +3,10 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sysexits.h>
 
+#include "common/exits.h"
 #include "common/log.h"
+#include "common/stop.h"
 #include "producer/render.h"
 
 bool command_configure(struct config **config, const struct config_program *program, int argc,
@@ -16,7 +17,7 @@ bool command_configure(struct config **config, const struct config_program *prog
     struct err err;
 
     if (!config_load(config, program, argc, argv, values, &outcome, &err)) {
-        *code = command_fail(outcome == CONFIG_BAD_FILE ? EX_CONFIG : EX_USAGE, &err);
+        *code = command_fail(exits_config_code(outcome), &err);
         return false;
     }
     *code = EX_OK;
@@ -39,19 +40,18 @@ bool command_open(struct session *session, const struct session_options *options
     struct err err;
 
     if (!session_open(session, options, config_kafka_settings(config), use, &err)) {
-        *code = command_fail(err.kind == ERR_REJECT ? EX_USAGE : command_code(&err), &err);
+        *code = command_fail(exits_code(&err), &err);
         return false;
     }
     if (use == SESSION_PRODUCES || session_connect(session, &err))
         return true;
-    *code = command_fail(EX_UNAVAILABLE, &err);
+    *code = command_fail(stop_requested() ? EX_TEMPFAIL : EX_UNAVAILABLE, &err);
     return false;
 }
 
 int command_fail(int code, const struct err *err)
 {
-    fprintf(stderr, "pelton: %s\n", err->message);
-    return code;
+    return exits_with(code, "pelton", err);
 }
 
 int command_code(const struct err *err)

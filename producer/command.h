@@ -7,7 +7,7 @@
  *   64  usage: an option or argument                65  some lines or requests ended in an error
  *   66  no such file or batch                       69  Kafka does not answer, or lacks our topics
  *   70  a fault of ours                             73  an output file cannot be written
- *   78  the file of --config: not there, or a mistake in it
+ *   78  the file of --config: not there, or a mistake in it; a Kafka setting (-X)
  *   75  not finished: interrupted, unacknowledged or not all answers are there; try again
  */
 #ifndef PRODUCER_COMMAND_H

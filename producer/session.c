@@ -46,12 +46,7 @@ bool session_connect(struct session *session, struct err *err)
     int32_t count;
 
     session_topic(session, TOPIC_CONTROL, control);
-    if (kafka_partition_count(session->reader, control, SESSION_TIMEOUT_MS, &count, err))
-        return true;
-    if (err->kind == ERR_RETRY)
-        return err_set(err, ERR_RETRY, "no answer from Kafka at %.100s within %d s",
-                       session->options->common.brokers, SESSION_TIMEOUT_MS / 1000);
-    return false;
+    return kafka_partition_count(session->reader, control, SESSION_TIMEOUT_MS, &count, err);
 }
 
 void session_close(struct session *session)
@@ -105,8 +100,8 @@ bool session_produce(struct session *session, enum topic topic, struct str key,
 
 bool session_flush(struct session *session, struct err *err)
 {
-    while (!kafka_flush(session->producer, 1000, err))
-        if (err->kind != ERR_RETRY)
+    while (!kafka_flush(session->producer, 200, err))
+        if (err->kind != ERR_RETRY || stop_requested())
             return false;
     if (session->undelivered == 0)
         return true;

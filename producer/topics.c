@@ -4,6 +4,7 @@
 #include <sysexits.h>
 
 #include "common/kafka_admin.h"
+#include "common/stop.h"
 #include "producer/command.h"
 #include "producer/render.h"
 
@@ -153,11 +154,8 @@ static int handle_topics(struct session *session, const struct options *options,
     struct err err;
     int brokers;
 
-    if (!kafka_broker_count(session->producer, SESSION_TIMEOUT_MS, &brokers, &err)) {
-        fprintf(stderr, "pelton: no answer from Kafka at %s within %d s\n",
-                options->session.common.brokers, SESSION_TIMEOUT_MS / 1000);
-        return EX_UNAVAILABLE;
-    }
+    if (!kafka_broker_count(session->producer, SESSION_TIMEOUT_MS, &brokers, &err))
+        return command_fail(stop_requested() ? EX_TEMPFAIL : EX_UNAVAILABLE, &err);
     if (replication == 0)
         replication = brokers >= 3 ? 3 : 1;
     for (int topic = 0; topic < TOPIC_COUNT; topic++)

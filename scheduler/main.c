@@ -2,21 +2,13 @@
  *
  * pelton-scheduler: see scheduler/shell.h for what it does, scheduler/settings.c for its options.
  */
-#include <stdio.h>
-#include <sysexits.h>
-
 #include "common/config.h"
+#include "common/exits.h"
 #include "common/log.h"
 #include "common/stop.h"
 #include "scheduler/exporter.h"
 #include "scheduler/settings.h"
 #include "scheduler/shell.h"
-
-static int complain(const struct err *err, int code)
-{
-    fprintf(stderr, "pelton-scheduler: %s\n", err->message);
-    return code;
-}
 
 static int run(const struct settings *settings, const struct config *config)
 {
@@ -28,7 +20,7 @@ static int run(const struct settings *settings, const struct config *config)
 
     if (settings->traffic_prediction && settings_predictor(settings) == PREDICT_LSTM) {
         if (!lstm_read(&lstm, settings->prediction_model_path, &err))
-            return complain(&err, EX_CONFIG);
+            return exits_with(EX_CONFIG, settings_program.name, &err);
         options.lstm = &lstm;
     }
     for (size_t i = 0; i < no_effect.count; i++)
@@ -39,11 +31,11 @@ static int run(const struct settings *settings, const struct config *config)
                  (long long)settings->load_balance_interval_us / 1000,
                  "one rank holds all experts, there is nothing to move");
     if (!exporter_open(&options.exporter, &settings->common, &err))
-        return complain(&err, EX_CONFIG);
+        return exits_with(exits_code(&err), settings_program.name, &err);
     bool ok = shell_run(&options, &err);
     exporter_close(options.exporter);
     if (!ok)
-        return complain(&err, err.kind == ERR_REJECT ? EX_UNAVAILABLE : EX_SOFTWARE);
+        return exits_with(exits_code(&err), settings_program.name, &err);
     LOG_INFO("stopped", "reason=signal");
     return EX_OK;
 }
@@ -55,11 +47,12 @@ int main(int argc, char **argv)
     enum config_outcome outcome;
     struct err err;
 
-    if (!config_load(&config, &settings_program, argc, argv, &settings, &outcome, &err) ||
-        (outcome == CONFIG_RUN && !settings_check(&settings, &err)))
-        return complain(&err, EX_CONFIG);
+    if (!config_load(&config, &settings_program, argc, argv, &settings, &outcome, &err))
+        return exits_with(exits_config_code(outcome), settings_program.name, &err);
     int code = EX_OK;
-    if (outcome == CONFIG_RUN) {
+    if (outcome == CONFIG_RUN && !settings_check(&settings, &err)) {
+        code = exits_with(EX_CONFIG, settings_program.name, &err);
+    } else if (outcome == CONFIG_RUN) {
         log_open(settings_program.name, (enum log_level)settings.common.log_level);
         stop_install();
         code = run(&settings, config);

@@ -13,7 +13,7 @@
 
 enum {
     POLL_MS = 100,
-    ASK_MS = 1000,  /* the list of topics, and so how late a signal is served without a broker */
+    ASK_MS = 10000, /* the list of topics */
     RETRY_MS = 100, /* after a failed term; doubles from failure to failure */
     RETRY_MS_MAX = 5000,
     /* Brokers learn of new topics one after the other: what `pelton topics create` has just made
@@ -53,11 +53,13 @@ static bool shell_check_topics(const struct shell *shell, struct err *err)
         ok = reader_topics(reader, settings->common.topic_prefix, ASK_MS, &topics, err);
         if (ok || (err->kind != ERR_RETRY && clock_mono_us() >= give_up_us))
             break;
-        if (err->kind == ERR_RETRY)
+        if (err->kind == ERR_RETRY && !stop_requested())
             log_err(LOG_LEVEL_WARN, "broker_away", err);
         clock_sleep_ms(RETRY_MS);
     }
     reader_close(reader);
+    if (!ok && err->kind == ERR_REJECT)
+        err->kind = ERR_RETRY; /* somebody may create them */
     return ok || stop_requested();
 }
 

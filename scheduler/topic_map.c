@@ -31,7 +31,7 @@ static bool topic_map_check(const struct topic_map *map, struct err *err)
     for (int i = 0; i < TOPIC_COUNT; i++) {
         if (map->partitions[i] == 0)
             return err_set(err, ERR_REJECT,
-                           "topic %s does not exist; create the topics with: pelton topics create",
+                           "topic %s does not exist: create it with `pelton topics create`",
                            map->names[i]);
     }
     for (size_t i = 0; i < sizeof single / sizeof single[0]; i++) {
@@ -54,7 +54,8 @@ bool topic_map_load(struct topic_map *map, rd_kafka_t *client, int timeout_ms, s
 
     /* All topics at once: asking for a missing one by name would create it on a cluster that has
      * auto.create.topics.enable. */
-    if (!kafka_code(rd_kafka_metadata(client, 1, NULL, &metadata, timeout_ms),
+    if (!kafka_await_broker(client, timeout_ms, err) ||
+        !kafka_code(rd_kafka_metadata(client, 1, NULL, &metadata, timeout_ms),
                     "reading the list of topics", err))
         return false;
     for (int i = 0; i < TOPIC_COUNT; i++)

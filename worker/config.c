@@ -176,8 +176,9 @@ const struct config_program worker_program = {
                "one\ncontinuous batch, and sends tokens and results back.",
     .epilogue =
         "SIGTERM drains: what runs is finished or given back, then the slot is free.\n"
-        "Exit codes: 0 stopped, 69 Kafka was not reached, 70 the model or the client failed,\n"
-        "78 configuration, also when a newer worker took the slot.\n",
+        "Exit codes: 0 stopped, 64 an option, 65 the model is broken, 66 there is no model, 69 a\n"
+        "topic is missing or the metrics port taken, 70 the model or the client failed, 78\n"
+        "configuration, also when a newer worker took the slot. Kafka is waited for.\n",
     .keys = keys,
     .keys_count = sizeof keys / sizeof *keys,
 };

@@ -114,7 +114,7 @@ static bool find_expert_matrices(const struct loader *loader, const char *name, 
         if (!find(loader, full, rows, columns, &weight))
             return false;
         if (e > 0 && weight.dtype != *dtype)
-            return err_set(loader->err, ERR_FATAL,
+            return err_set(loader->err, ERR_REJECT,
                            "tensor model.layers.%u.%s.weight has another type than expert 0's",
                            loader->layer, full);
         matrices[e] = weight.data;

@@ -135,8 +135,8 @@ struct engine_stats {
 
 struct engine;
 
-/* Maps the weights and allocates everything. FATAL with file, tensor and reason when the
- * directory is not a model it can run. */
+/* Maps the weights and allocates everything. REJECT with file, tensor and reason when the directory
+ * is not a model it can run, FATAL where this machine or the model cannot give what config asks. */
 bool engine_open(struct engine **engine, const struct engine_config *config, struct err *err);
 void engine_close(struct engine *engine);
 void engine_info(const struct engine *engine, struct engine_info *info);

@@ -14,7 +14,7 @@ static const json_t *find(const struct json_keys *keys, const char *key)
 static uint32_t fail(struct json_keys *keys, const char *key, const char *what)
 {
     keys->failed = true;
-    err_set(keys->err, ERR_FATAL, "%s: %s %s", keys->path, key, what);
+    err_set(keys->err, ERR_REJECT, "%s: %s %s", keys->path, key, what);
     return 0;
 }
 
@@ -30,7 +30,7 @@ uint32_t json_keys_count(struct json_keys *keys, const char *key, uint32_t fallb
         return fail(keys, key, "is not an integer");
     if (number < (json_int_t)least || number > (json_int_t)most) {
         keys->failed = true;
-        err_set(keys->err, ERR_FATAL, "%s: %s is %lld, allowed are %u to %u", keys->path, key,
+        err_set(keys->err, ERR_REJECT, "%s: %s is %lld, allowed are %u to %u", keys->path, key,
                 (long long)number, least, most);
         return fallback;
     }
@@ -59,8 +59,8 @@ double json_keys_number(struct json_keys *keys, const char *key, double fallback
     }
     if (!(number >= least && number <= most)) {
         keys->failed = true;
-        err_set(keys->err, ERR_FATAL, "%s: %s is %g, allowed are %g to %g", keys->path, key, number,
-                least, most);
+        err_set(keys->err, ERR_REJECT, "%s: %s is %g, allowed are %g to %g", keys->path, key,
+                number, least, most);
         return fallback;
     }
     return number;

@@ -3,10 +3,13 @@
  * pelton-worker: worker/shell/session.h says what it does, worker/config.c has its options. Here
  * its parts are opened in the order in which they need each other, and closed in reverse.
  */
+#include <errno.h>
+#include <limits.h>
 #include <stdio.h>
-#include <sysexits.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "common/exits.h"
 #include "common/log.h"
 #include "common/stop.h"
 #include "worker/config.h"
@@ -18,10 +21,16 @@ enum {
     CLOSE_MS = 2000,
 };
 
-static int complain(const struct err *err, int code)
+/* Said before anything is read: a path that leads nowhere is not a broken model. */
+static bool find_model(const char *dir, struct err *err)
 {
-    fprintf(stderr, "pelton-worker: %s\n", err->message);
-    return code;
+    static const char name[] = "config.json";
+    char path[PATH_MAX];
+
+    if (snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path)
+        return err_set(err, ERR_REJECT, "%.100s...: the path is too long", dir);
+    return access(path, R_OK) == 0 ||
+           err_set(err, ERR_REJECT, "no model in %.150s: %s: %s", dir, name, strerror(errno));
 }
 
 static bool open_engine(struct engine **engine, const struct worker_config *config, struct err *err)
@@ -77,6 +86,21 @@ struct parts {
     struct session session;
 };
 
+/* False: *code says more than err's kind. */
+static bool open_model(struct parts *parts, const struct worker_config *config, int *code,
+                       struct err *err)
+{
+    *code = EX_NOINPUT;
+    if (!find_model(config->model, err))
+        return false;
+    if (!text_open(config->model, &parts->text, err) || !open_engine(&parts->engine, config, err)) {
+        /* Besides its files, there are threads, memory, context and instruction set to be had. */
+        *code = err->kind == ERR_REJECT ? EX_DATAERR : EX_CONFIG;
+        return false;
+    }
+    return true;
+}
+
 static bool run(struct parts *parts, const struct worker_config *config,
                 struct config_list kafka_settings, struct err *err)
 {
@@ -89,8 +113,7 @@ static bool run(struct parts *parts, const struct worker_config *config,
     };
     char hardware[32];
 
-    if (!text_open(config->model, &parts->text, err) || !open_engine(&parts->engine, config, err) ||
-        !open_runner(&parts->runner, config, parts->engine, parts->text, err))
+    if (!open_runner(&parts->runner, config, parts->engine, parts->text, err))
         return false;
     engine_info(parts->engine, &options.info);
     if (!exporter_open(&parts->exporter, &config->common, &options.info, err))
@@ -105,7 +128,7 @@ static bool run(struct parts *parts, const struct worker_config *config,
         .delivered = session_delivered,
         .delivered_context = &parts->session,
     };
-    if (!link_open(&parts->link, &link_options, err))
+    if (!link_open(&parts->link, &link_options, err) || !link_await(parts->link, err))
         return false;
     snprintf(hardware, sizeof hardware, "cpu-%ld",
              config->threads > 0 ? (long)config->threads : sysconf(_SC_NPROCESSORS_ONLN));
@@ -119,37 +142,30 @@ static bool run(struct parts *parts, const struct worker_config *config,
     return session_run(&parts->session, &options, err);
 }
 
-/* A supervisor starts us again, except after EX_CONFIG: two workers that take each other's slot
- * would go on for ever. */
-static int exit_code(enum err_kind kind)
-{
-    switch (kind) {
-    case ERR_REJECT:
-        return EX_CONFIG;
-    case ERR_FATAL:
-        return EX_SOFTWARE;
-    default:
-        return EX_UNAVAILABLE;
-    }
-}
-
 static int run_and_close(const struct worker_config *config, const struct config *loaded)
 {
     struct config_list no_effect = config_no_effect(loaded);
     struct parts parts = {0};
     struct err err;
+    int code;
     bool ok;
 
     for (size_t i = 0; i < no_effect.count; i++)
         LOG_WARN("no_effect_yet", "key=%s", no_effect.items[i]);
-    ok = run(&parts, config, config_kafka_settings(loaded), &err);
+    ok = open_model(&parts, config, &code, &err);
+    if (ok) {
+        ok = run(&parts, config, config_kafka_settings(loaded), &err);
+        /* A supervisor starts us again, except after EX_CONFIG: two workers that take each other's
+         * slot would go on for ever. */
+        code = ok ? EX_OK : exits_code(&err);
+    }
     link_close(parts.link, CLOSE_MS);
     exporter_close(parts.exporter);
     runner_close(parts.runner);
     engine_close(parts.engine);
     text_close(parts.text);
     if (!ok)
-        return complain(&err, exit_code(err.kind));
+        return exits_with(code, worker_program.name, &err);
     LOG_INFO("stopped", "slot=%u reason=signal", (unsigned)config->slot);
     return EX_OK;
 }
@@ -163,14 +179,14 @@ int main(int argc, char **argv)
     int code = EX_OK;
 
     if (!config_load(&loaded, &worker_program, argc, argv, &config, &outcome, &err))
-        return complain(&err, EX_CONFIG);
+        return exits_with(exits_config_code(outcome), worker_program.name, &err);
     if (outcome == CONFIG_RUN) {
         if (worker_config_check(&config, &err)) {
             log_open(worker_program.name, (enum log_level)config.common.log_level);
             stop_install();
             code = run_and_close(&config, loaded);
         } else {
-            code = complain(&err, EX_CONFIG);
+            code = exits_with(EX_CONFIG, worker_program.name, &err);
         }
     }
     config_free(loaded);

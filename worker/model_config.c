@@ -73,7 +73,7 @@ static bool read_rope(struct model_config *config, struct json_keys *keys)
     if (!type)
         type = json_keys_string(&rope, "type");
     if (type && strcmp(type, "default") != 0 && strcmp(type, "yarn") != 0)
-        return err_set(keys->err, ERR_FATAL,
+        return err_set(keys->err, ERR_REJECT,
                        "%s: rope scaling %.40s is not supported; default and yarn are", keys->path,
                        type);
 
@@ -90,9 +90,10 @@ static bool read_rope(struct model_config *config, struct json_keys *keys)
         config->rope.mscale_all_dim = json_keys_number(&rope, "mscale_all_dim", 0, 0, 1e3);
         config->rope.attention_factor = json_keys_number(&rope, "attention_factor", 0, 0, 1e3);
         if (!rope.failed && config->rope.factor == 0)
-            return err_set(keys->err, ERR_FATAL, "%s: rope scaling yarn has no factor", keys->path);
+            return err_set(keys->err, ERR_REJECT, "%s: rope scaling yarn has no factor",
+                           keys->path);
         if (!rope.failed && !json_keys_flag(&rope, "truncate", true))
-            return err_set(keys->err, ERR_FATAL, "%s: yarn with truncate false is not supported",
+            return err_set(keys->err, ERR_REJECT, "%s: yarn with truncate false is not supported",
                            keys->path);
     }
     config->rope_interleaved = json_keys_flag(keys, "rope_interleave", true);
@@ -112,23 +113,23 @@ static bool check_supported(struct model_config *config, struct json_keys *keys)
     if (keys->failed)
         return false;
     if (!type || strcmp(type, "deepseek_v3") != 0)
-        return err_set(keys->err, ERR_FATAL,
+        return err_set(keys->err, ERR_REJECT,
                        "%s: model_type %.40s is not supported; deepseek_v3 is", keys->path,
                        type ? type : "(none)");
     if (act && strcmp(act, "silu") != 0)
-        return err_set(keys->err, ERR_FATAL, "%s: hidden_act %.40s is not supported; silu is",
+        return err_set(keys->err, ERR_REJECT, "%s: hidden_act %.40s is not supported; silu is",
                        keys->path, act);
     if (scoring && strcmp(scoring, "sigmoid") != 0)
-        return err_set(keys->err, ERR_FATAL, "%s: scoring_func %.40s is not supported; sigmoid is",
+        return err_set(keys->err, ERR_REJECT, "%s: scoring_func %.40s is not supported; sigmoid is",
                        keys->path, scoring);
     if (method && strcmp(method, "noaux_tc") != 0)
-        return err_set(keys->err, ERR_FATAL, "%s: topk_method %.40s is not supported; noaux_tc is",
+        return err_set(keys->err, ERR_REJECT, "%s: topk_method %.40s is not supported; noaux_tc is",
                        keys->path, method);
     if (bias)
-        return err_set(keys->err, ERR_FATAL, "%s: attention_bias true is not supported",
+        return err_set(keys->err, ERR_REJECT, "%s: attention_bias true is not supported",
                        keys->path);
     if (json_is_object(quantization))
-        return err_set(keys->err, ERR_FATAL,
+        return err_set(keys->err, ERR_REJECT,
                        "%s: quantization_config is not supported; give bf16 or f32 weights",
                        keys->path);
     config->score = MOE_GATE_SIGMOID;
@@ -139,26 +140,26 @@ static bool check_supported(struct model_config *config, struct json_keys *keys)
 static bool check_together(const struct model_config *config, struct json_keys *keys)
 {
     if (config->rope_dim % 2 != 0)
-        return err_set(keys->err, ERR_FATAL, "%s: qk_rope_head_dim is %u, it must be even",
+        return err_set(keys->err, ERR_REJECT, "%s: qk_rope_head_dim is %u, it must be even",
                        keys->path, config->rope_dim);
     if (config->kv_rank + config->rope_dim > MLA_ENTRY_MAX)
-        return err_set(keys->err, ERR_FATAL,
+        return err_set(keys->err, ERR_REJECT,
                        "%s: kv_lora_rank + qk_rope_head_dim is %u, allowed are %d", keys->path,
                        config->kv_rank + config->rope_dim, MLA_ENTRY_MAX);
     if (config->experts == 0)
         return true;
     if (config->experts % config->groups != 0)
-        return err_set(keys->err, ERR_FATAL,
+        return err_set(keys->err, ERR_REJECT,
                        "%s: n_routed_experts %u is not divisible by n_group %u", keys->path,
                        config->experts, config->groups);
     if (config->experts / config->groups * config->groups_top < config->top_k)
-        return err_set(keys->err, ERR_FATAL,
+        return err_set(keys->err, ERR_REJECT,
                        "%s: topk_group %u of %u-expert groups hold less than "
                        "num_experts_per_tok %u",
                        keys->path, config->groups_top, config->experts / config->groups,
                        config->top_k);
     if (config->groups > 1 && config->experts / config->groups < 2)
-        return err_set(keys->err, ERR_FATAL, "%s: n_group %u leaves groups of one expert",
+        return err_set(keys->err, ERR_REJECT, "%s: n_group %u leaves groups of one expert",
                        keys->path, config->groups);
     return true;
 }
@@ -173,14 +174,14 @@ static bool read_eos(struct model_config *config, const char *path, const json_t
     if (!value || json_is_null(value))
         return true;
     if (count > MODEL_EOS_MAX)
-        return err_set(err, ERR_FATAL, "%s: eos_token_id has %zu entries, allowed are %d", path,
+        return err_set(err, ERR_REJECT, "%s: eos_token_id has %zu entries, allowed are %d", path,
                        count, MODEL_EOS_MAX);
     for (size_t i = 0; i < count; i++) {
         const json_t *id = json_is_array(value) ? json_array_get(value, i) : value;
 
         if (!json_is_integer(id) || json_integer_value(id) < 0 ||
             json_integer_value(id) >= (json_int_t)config->vocab_size)
-            return err_set(err, ERR_FATAL, "%s: eos_token_id is not a token below %u", path,
+            return err_set(err, ERR_REJECT, "%s: eos_token_id is not a token below %u", path,
                            config->vocab_size);
         config->eos_ids[i] = (int32_t)json_integer_value(id);
     }
@@ -208,7 +209,7 @@ bool model_config_parse(struct model_config *config, const char *name, const cha
 
     memset(config, 0, sizeof *config);
     if (!json_is_object(object) || (generation && !json_is_object(more))) {
-        err_set(err, ERR_FATAL, "%s: not a JSON object: line %d: %.120s", name, error.line,
+        err_set(err, ERR_REJECT, "%s: not a JSON object: line %d: %.120s", name, error.line,
                 error.text);
         goto out;
     }
@@ -234,7 +235,7 @@ bool model_config_read(struct model_config *config, const char *dir, struct err 
         !text_file_read(dir, "generation_config.json", &generation, err))
         goto out;
     if (!text) {
-        err_set(err, ERR_FATAL, "%s: no such file", path);
+        err_set(err, ERR_REJECT, "%s: no such file", path);
         goto out;
     }
     ok = model_config_parse(config, path, text, generation, err);

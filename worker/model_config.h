@@ -61,7 +61,7 @@ struct model_config {
     size_t eos_count;
 };
 
-/* Reads dir/config.json and, where it exists, dir/generation_config.json. FATAL names the file,
+/* Reads dir/config.json and, where it exists, dir/generation_config.json. REJECT names the file,
  * the key and its limit. */
 bool model_config_read(struct model_config *config, const char *dir, struct err *err);
 

@@ -12,16 +12,16 @@ static bool read_open_file(FILE *file, const char *path, char **text, struct err
     char *made;
 
     if (fseek(file, 0, SEEK_END) < 0 || (size = ftell(file)) < 0 || fseek(file, 0, SEEK_SET) < 0)
-        return err_set(err, ERR_FATAL, "%s: cannot be read: %s", path, strerror(errno));
+        return err_set(err, ERR_REJECT, "%s: cannot be read: %s", path, strerror(errno));
     if (size > TEXT_FILE_SIZE_MAX)
-        return err_set(err, ERR_FATAL, "%s: %ld bytes, allowed are %d", path, size,
+        return err_set(err, ERR_REJECT, "%s: %ld bytes, allowed are %d", path, size,
                        TEXT_FILE_SIZE_MAX);
     made = malloc((size_t)size + 1);
     if (!made)
         return err_set(err, ERR_FATAL, "%s: no memory", path);
     if (fread(made, 1, (size_t)size, file) != (size_t)size) {
         free(made);
-        return err_set(err, ERR_FATAL, "%s: cannot be read", path);
+        return err_set(err, ERR_REJECT, "%s: cannot be read", path);
     }
     made[size] = 0;
     *text = made;
@@ -36,12 +36,12 @@ bool text_file_read(const char *dir, const char *name, char **text, struct err *
 
     *text = NULL;
     if (snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path)
-        return err_set(err, ERR_FATAL, "%.100s: path is too long", dir);
+        return err_set(err, ERR_REJECT, "%.100s: path is too long", dir);
     file = fopen(path, "rb");
     if (!file && errno == ENOENT)
         return true;
     if (!file)
-        return err_set(err, ERR_FATAL, "%s: %s", path, strerror(errno));
+        return err_set(err, ERR_REJECT, "%s: %s", path, strerror(errno));
     ok = read_open_file(file, path, text, err);
     fclose(file);
     return ok;

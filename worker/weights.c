@@ -27,7 +27,7 @@ static bool open_file(struct weights *weights, const char *name, struct err *err
     char path[4096];
 
     if (snprintf(path, sizeof path, "%s/%s", weights->dir, name) >= (int)sizeof path)
-        return err_set(err, ERR_FATAL, "%.100s: path is too long", weights->dir);
+        return err_set(err, ERR_REJECT, "%.100s: path is too long", weights->dir);
     if (!safetensors_open(&weights->files[weights->file_count], path, err))
         return false;
     weights->file_count++;
@@ -58,18 +58,19 @@ static bool open_indexed(struct weights *weights, const char *path, const json_t
         struct safetensors *file;
 
         if (!name || !*name || strchr(name, '/'))
-            return err_set(err, ERR_FATAL, "%s: tensor %.100s: its file is not a plain name", path,
+            return err_set(err, ERR_REJECT, "%s: tensor %.100s: its file is not a plain name", path,
                            tensor);
         file = file_named(weights, name);
         if (!file) {
             if (weights->file_count == FILES_MAX)
-                return err_set(err, ERR_FATAL, "%s: more than %d files", path, FILES_MAX);
+                return err_set(err, ERR_REJECT, "%s: more than %d files", path, FILES_MAX);
             if (!open_file(weights, name, err))
                 return false;
             file = weights->files[weights->file_count - 1];
         }
         if (!safetensors_find(file, tensor))
-            return err_set(err, ERR_FATAL, "%s: tensor %.100s is not in %.80s", path, tensor, name);
+            return err_set(err, ERR_REJECT, "%s: tensor %.100s is not in %.80s", path, tensor,
+                           name);
     }
     return true;
 }
@@ -82,7 +83,7 @@ static bool open_index(struct weights *weights, const char *path, struct err *er
     bool ok;
 
     if (!json_is_object(map) || json_object_size(map) == 0)
-        ok = err_set(err, ERR_FATAL, "%s: no weight_map in it: %.100s", path,
+        ok = err_set(err, ERR_REJECT, "%s: no weight_map in it: %.100s", path,
                      index ? "it is absent or empty" : error.text);
     else
         ok = open_indexed(weights, path, map, err);
@@ -105,7 +106,7 @@ bool weights_open(struct weights **weights, const char *dir, struct err *err)
         err_set(err, ERR_FATAL, "%.200s: no memory", dir);
     else if (snprintf(path, sizeof path, "%s/model.safetensors.index.json", dir) >=
              (int)sizeof path)
-        err_set(err, ERR_FATAL, "%.100s: path is too long", dir);
+        err_set(err, ERR_REJECT, "%.100s: path is too long", dir);
     else if (access(path, F_OK) == 0)
         ok = open_index(made, path, err);
     else
@@ -204,17 +205,17 @@ bool weights_find(struct weights *weights, const char *name, uint64_t rows, uint
     bool same;
 
     if (!tensor)
-        return err_set(err, ERR_FATAL, "%s: tensor %.100s is missing", path, name);
+        return err_set(err, ERR_REJECT, "%s: tensor %.100s is missing", path, name);
     same = tensor->dim_count == (columns ? 2 : 1) && tensor->dims[0] == rows &&
            (columns == 0 || tensor->dims[1] == columns);
     if (!same)
-        return err_set(err, ERR_FATAL,
+        return err_set(err, ERR_REJECT,
                        "%s: tensor %.100s: %u dimensions, first %llu, expected (%llu%s%.0llu)",
                        path, name, tensor->dim_count,
                        tensor->dim_count ? (unsigned long long)tensor->dims[0] : 0,
                        (unsigned long long)rows, columns ? ", " : "", (unsigned long long)columns);
     if (tensor->dtype != TENSOR_BF16 && tensor->dtype != TENSOR_F32 && tensor->dtype != TENSOR_F16)
-        return err_set(err, ERR_FATAL,
+        return err_set(err, ERR_REJECT,
                        "%s: tensor %.100s: %s is not supported; BF16, F32 and F16 are", path, name,
                        tensor_dtype_name(tensor->dtype));
     return widen(weights, tensor, weight, err);

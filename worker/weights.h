@@ -30,7 +30,7 @@ struct weight {
 bool weights_open(struct weights **weights, const char *dir, struct err *err);
 void weights_close(struct weights *weights); /* NULL is allowed */
 
-/* A matrix of rows * columns, row-major; a vector has columns 0. FATAL: missing, another shape,
+/* A matrix of rows * columns, row-major; a vector has columns 0. REJECT: missing, another shape,
  * or a type that is none of BF16, F32, F16. */
 bool weights_find(struct weights *weights, const char *name, uint64_t rows, uint64_t columns,
                   struct weight *weight, struct err *err);

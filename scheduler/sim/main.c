@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <sysexits.h>
 
+#include "common/exits.h"
 #include "scheduler/sim/compare.h"
 #include "scheduler/sim/fluid.h"
 #include "scheduler/sim/forecast.h"
@@ -240,8 +241,7 @@ int main(int argc, char **argv)
     bool ok;
 
     if (!config_load(&config, &sim_program, argc, argv, &options, &outcome, &err)) {
-        fprintf(stderr, "pelton-sim: %s\n", err.message);
-        return EX_USAGE;
+        return exits_with(exits_config_code(outcome), sim_program.name, &err);
     }
     if (outcome == CONFIG_EXIT) {
         config_free(config);

@@ -112,7 +112,7 @@ static void test_topics(void **state)
     assert_int_equal(count, 2);
     assert_ok(kafka_broker_count(reader, TIMEOUT_MS, &broker_count, &err));
     assert_true(broker_count >= 1);
-    cluster_id = kafka_cluster_id(reader, TIMEOUT_MS);
+    cluster_id = kafka_cluster_id(reader, TIMEOUT_MS, &err);
     assert_non_null(cluster_id);
     free(cluster_id);
 }

@@ -40,9 +40,9 @@ static void test_usage(void **state)
     assert_says("--completion-window TIME");
     assert_int_equal(pelton("submit none.jsonl -X acks=0"), 66);
     write_file("x.jsonl", LINE("a"));
-    assert_int_equal(pelton("submit x.jsonl -X acks=0"), 64);
+    assert_int_equal(pelton("submit x.jsonl -X acks=0"), 78);
     assert_says("acks=0: it must be all here");
-    assert_int_equal(pelton("status -X no.such=1"), 64);
+    assert_int_equal(pelton("status -X no.such=1"), 78);
     assert_int_equal(pelton("submit x.jsonl --tenant ''"), 64);
     assert_int_equal(pelton("status --config none.yaml"), 78);
     assert_int_equal(pelton("submit x.jsonl --completion-window -1h"), 64);

@@ -189,7 +189,7 @@ static void test_refuses(void **state)
 
         if (parse(&config, cases[i].more, NULL, &err))
             fail_msg("accepted: %s", cases[i].more);
-        assert_int_equal(err.kind, ERR_FATAL);
+        assert_int_equal(err.kind, ERR_REJECT);
         assert_non_null(strstr(err.message, "dir/config.json"));
         if (!strstr(err.message, cases[i].words))
             fail_msg("%s: said \"%s\"", cases[i].more, err.message);

@@ -298,7 +298,7 @@ static void broken_directories_are_named(void **state)
     (void)state;
     assert_non_null(mkdtemp(dir));
     assert_false(text_open(dir, &text, &err));
-    assert_int_equal(err.kind, ERR_FATAL);
+    assert_int_equal(err.kind, ERR_REJECT);
     assert_non_null(strstr(err.message, "tokenizer.json"));
     snprintf(path, sizeof path, "%s/tokenizer.json", dir);
     file = fopen(path, "w");

@@ -11,8 +11,7 @@
 #include <string.h>
 
 enum {
-    HELLO_TIMEOUT_MS = 10000, /* a broker that starts, and its first metadata */
-    PREPARE_TIMEOUT_MS = 2000,
+    HELLO_TIMEOUT_MS = 10000,   /* a broker that starts, and its first metadata */
     PRODUCE_TIMEOUT_MS = 10000, /* the local queue is full: that is 128 MB */
     POLL_MESSAGES_MAX = 256,    /* of one link_poll(), our own events among them */
 };
@@ -100,12 +99,18 @@ bool link_open(struct link **link, const struct link_options *options, struct er
         link_close(made, 0);
         return false;
     }
-    /* Spares the first event and the first token a second each; where Kafka does not answer yet,
-     * they wait with all others. */
-    (void)kafka_prepare(made->producer, made->events, PREPARE_TIMEOUT_MS, err);
-    (void)kafka_prepare(made->producer, made->tokens, PREPARE_TIMEOUT_MS, err);
     *link = made;
     return true;
+}
+
+bool link_await(struct link *link, struct err *err)
+{
+    /* Having asked for them spares the first event and the first token a second each. */
+    const char *const produced[] = {link->events, link->tokens};
+    const char *const read[] = {link->assignments};
+
+    return kafka_await_topics(link->producer, produced, 2, err) &&
+           kafka_await_topics(link->reader, read, 1, err);
 }
 
 static void close_queue(rd_kafka_queue_t *queue)

@@ -16,6 +16,7 @@ enum {
     WAIT_MS = 50,           /* a stop request is seen at least this often */
     RETRY_MS = 500,         /* between two tries to say Hello */
     GOODBYE_MS = 5000,      /* for the last messages */
+    GOODBYE_MS_ALONE = 500, /* without a lease, mostly because nobody is there */
     YIELD_MS = 2000,        /* for delivery reports that the last yields wait for */
     HEARTBEATS_A_LEASE = 6, /* five may be lost or late */
 };
@@ -100,7 +101,9 @@ static bool say_goodbye(struct session *session, struct err *err)
     };
 
     return link_event(session->options.link, &record, NULL, err) &&
-           link_flush(session->options.link, GOODBYE_MS, err);
+           link_flush(session->options.link,
+                      lease_valid(&session->lease, clock_mono_us()) ? GOODBYE_MS : GOODBYE_MS_ALONE,
+                      err);
 }
 
 /* ---- one turn of the loop ---- */

@@ -40,7 +40,7 @@ struct text_piece {
 
 /* Read tokenizer.json (required), tokenizer_config.json, chat_template.jinja,
  * generation_config.json and config.json of model_dir. A file that is broken
- * or of a kind we do not support is ERR_FATAL and names the file. */
+ * or of a kind we do not support is ERR_REJECT and names the file. */
 bool text_open(const char *model_dir, struct text **text, struct err *err);
 void text_close(struct text *text);
 

@@ -73,7 +73,7 @@ unsafe fn give_ids(out: *mut TextIds, ids: Vec<u32>) {
 
 #[no_mangle]
 pub unsafe extern "C" fn text_open(dir: *const c_char, out: *mut *mut Text, err: *mut Err) -> bool {
-    guard(err, FATAL, || {
+    guard(err, REJECT, || {
         let dir = CStr::from_ptr(dir).to_str().map_err(|_| "the model path is not UTF-8")?;
         *out = Box::into_raw(Box::new(Text::open(Path::new(dir))?));
         Ok(())

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How programs end: the same fault has the same exit code and the same sentence in all of them, and
+a signal is obeyed within a second also where Kafka does not answer."""
+
+import contextlib
+import shutil
+import socket
+import subprocess
+import time
+
+import pytest
+
+import harness
+
+USAGE, DATA, NO_INPUT, UNAVAILABLE, TEMPORARY, CONFIG = 64, 65, 66, 69, 75, 78
+ONE_LINE = ('{"custom_id":"a","method":"POST","url":"/v1/completions",'
+            '"body":{"model":"m","prompt":"hi"}}\n')
+# What runs until it is told to stop, and what asks one question.
+SERVICES = {"scheduler": ["pelton-scheduler"],
+            "worker": ["pelton-worker", "--slot", "0", "--model", harness.MODEL],
+            "ledger": ["pelton-ledger", "--database", "host=127.0.0.1 port=1"]}
+COMMANDS = {name: ["pelton", name] for name in ("status", "tail")} | {
+    "submit": ["pelton", "submit", "FILE"], "collect": ["pelton", "collect", "x"],
+    "cancel": ["pelton", "cancel", "x"], "topics": ["pelton", "topics", "list"]}
+ALL = SERVICES | COMMANDS
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "one.jsonl"
+    path.write_text(ONE_LINE)
+    return path
+
+
+def start(program, *args, file=None):
+    argv = [str(file if a == "FILE" else a) for a in [*program, *args]]
+    return subprocess.Popen([str(harness.BUILD / argv[0]), *argv[1:]], stdin=subprocess.DEVNULL,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def end(process, timeout_s=40):
+    """Exit code and last line."""
+    try:
+        text, _ = process.communicate(timeout=timeout_s)
+    finally:
+        process.kill()
+    return process.returncode, text.strip().splitlines()[-1], text
+
+
+def ends(name, *args, file=None):
+    return end(start(ALL[name], *args, file=file))[:2]
+
+
+@contextlib.contextmanager
+def port(listens):
+    """A port that nobody listens at, or one whose listener never says a word."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        if listens:
+            s.listen(50)
+        yield f"127.0.0.1:{s.getsockname()[1]}"
+
+
+def said(name, sentence):
+    return f"{ALL[name][0]}: {sentence}"
+
+
+@pytest.mark.parametrize("name", [*ALL, "sim"])
+def test_command_line(name):
+    program = ALL.get(name, ["pelton-sim"])
+    code, line, _ = end(start(program, "--brokerz", "x"))
+    assert code == USAGE and line.startswith(f"{program[0]}: ") and "brokerz" in line, line
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_config_file(name, tmp_path):
+    missing = tmp_path / "none.yaml"
+    code, line = ends(name, "--config", missing)
+    assert code == CONFIG and line == said(name, f"configuration file {missing}: "
+                                               "No such file or directory"), line
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("brokerz: x\n")
+    code, line = ends(name, "--config", broken)
+    assert code == CONFIG and line.startswith(said(name, f"{broken}:1")), line
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_kafka_setting(name, file):
+    code, line = ends(name, "-X", "no.such=1", file=file)
+    assert code == CONFIG, line
+    assert line.startswith(said(name, "Kafka setting no.such=1: ")), line
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_metrics_port(name):
+    with port(True) as taken:
+        code, line = ends(name, "--metrics-port", taken.split(":")[1])
+    assert code == UNAVAILABLE, line
+    assert line == said(name, f"metrics server on {taken}: Address already in use")
+    code, line = ends(name, "--metrics-address", "nowhere")
+    assert code == CONFIG, line
+    assert line == said(name, "metrics address nowhere: expected a numeric IPv4 address")
+
+
+@pytest.mark.parametrize("name", [n for n in ALL if n != "topics"])
+def test_topic_missing(name, file, brokers):
+    code, line = ends(name, "--brokers", brokers, "--topic-prefix", "nobody-made-", file=file)
+    assert code == UNAVAILABLE, line
+    assert line.startswith(said(name, "topic nobody-made-")), line
+    assert line.endswith(" does not exist: create it with `pelton topics create`"), line
+
+
+def test_model(tmp_path):
+    def worker(model):
+        return end(start(["pelton-worker", "--slot", "0", "--model", model]))[:2]
+
+    code, line = worker(tmp_path / "none")
+    assert code == NO_INPUT, line
+    assert line == (f"pelton-worker: no model in {tmp_path}/none: config.json: "
+                    "No such file or directory")
+    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+        model = tmp_path / name
+        shutil.copytree(harness.MODEL, model)
+        (model / name).write_bytes((model / name).read_bytes()[:100])
+        code, line = worker(model)
+        assert code == DATA and f"{model}/{name}" in line, line
+        (model / name).unlink()
+        code, line = worker(model)
+        assert code == (NO_INPUT if name == "config.json" else DATA) and name in line, line
+
+
+@pytest.mark.parametrize("listens", (False, True), ids=("closed", "silent"))
+def test_broker_away(listens, file):
+    """All at once, since each has to wait first."""
+    with port(listens) as brokers:
+        running = {n: start(p, "--brokers", brokers, file=file) for n, p in ALL.items()}
+        patient = start(COMMANDS["status"], "--brokers", brokers)
+        time.sleep(12)  # a service says after 10 s that it waits
+        assert all(p.poll() is None for p in running.values())
+        for name, process in running.items():
+            begin = time.monotonic()
+            process.terminate()
+            code, line, text = end(process)
+            assert time.monotonic() - begin < 1, name
+            if name in SERVICES:
+                assert code == 0, line
+                assert f"no answer from Kafka at {brokers} within 10 s" in text, text
+            else:
+                assert code == TEMPORARY, line
+                assert line == said(name, "stopped before Kafka answered")
+        code, line, _ = end(patient)
+        assert code == UNAVAILABLE
+        assert line == said("status", f"no answer from Kafka at {brokers} within 15 s")
