@@ -23,7 +23,7 @@ struct str output_copy(struct scheduler *scheduler, struct str from)
 
 struct str output_format(struct scheduler *scheduler, const char *format, ...)
 {
-    char text[256];
+    char text[1024];
     va_list args;
 
     va_start(args, format);

@@ -3,6 +3,7 @@
  * Every loop has a limit, so that a batch of a million requests that is cancelled or expires
  * takes many small ticks instead of one transaction that is too large for its timeout.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +16,9 @@ enum {
     MARKS_PER_TICK = 256,   /* looked at for the end of the dedupe window: 12,800 a second */
     WORKER_TIME_MS = 60000, /* between two rows of a living worker */
     TRIM_MS = 30000,
-    POSITIONS_MS = 5000, /* offsets that moved without any output are written this often */
+    SERVED_SHOWN_MAX = 5, /* models, in the error of a request for another one */
+    NAME_SHOWN_MAX = 128, /* bytes of each */
+    POSITIONS_MS = 5000,  /* offsets that moved without any output are written this often */
 };
 
 void tick_worker_time(struct scheduler *scheduler, struct run *run)
@@ -174,19 +177,56 @@ static bool model_served(const struct scheduler *scheduler, const struct model *
     return served;
 }
 
+static bool is_listed(struct model *const *listed, size_t count, const struct model *model)
+{
+    for (size_t i = 0; i < count; i++)
+        if (listed[i] == model)
+            return true;
+    return false;
+}
+
+static int text_size(struct str text)
+{
+    return (int)(text.size < NAME_SHOWN_MAX ? text.size : NAME_SHOWN_MAX);
+}
+
+/* "a", "b" and others: what a mistyped name may have meant. The fleet may serve any number of
+ * models, so the list has an end. */
+static struct str list_served(struct scheduler *scheduler)
+{
+    char text[SERVED_SHOWN_MAX * (NAME_SHOWN_MAX + 4) + sizeof " and others"];
+    struct model *listed[SERVED_SHOWN_MAX];
+    size_t count = 0, size = 0;
+
+    for (uint32_t i = 0; i < scheduler->config.slots; i++)
+        for (struct run *run = scheduler->slots[i].runs; run; run = run->next) {
+            if (run->superseded || run->state != RUN_ALIVE || run->hello.role != ROLE_BOTH ||
+                is_listed(listed, count, run->model))
+                continue;
+            if (count == SERVED_SHOWN_MAX)
+                return output_format(scheduler, "%.*s and others", (int)size, text);
+            size += (size_t)snprintf(text + size, sizeof text - size, "%s\"%.*s\"",
+                                     count > 0 ? ", " : "", text_size(run->model->name),
+                                     run->model->name.data);
+            listed[count++] = run->model;
+        }
+    return output_format(scheduler, "%.*s", (int)size, text);
+}
+
 static uint32_t refuse_model(struct scheduler *scheduler, struct model *model, uint32_t limit)
 {
-    struct job *job;
+    struct job *job = model_any_waiting(model);
+    struct str served = job ? list_served(scheduler) : str_from("");
 
-    while (limit > 0 && (job = model_any_waiting(model))) {
+    for (; limit > 0 && job; job = model_any_waiting(model)) {
         struct outcome outcome = {
             .status = RESULT_FAILED,
             .failure =
                 {
                     .code = str_from("model_not_found"),
-                    .message = output_format(scheduler, "no worker serves the model \"%.*s\"",
-                                             (int)(model->name.size < 128 ? model->name.size : 128),
-                                             model->name.data),
+                    .message = output_format(
+                        scheduler, "no worker serves the model \"%.*s\"; served: %.*s",
+                        text_size(model->name), model->name.data, (int)served.size, served.data),
                     .param = str_from("model"),
                 },
         };

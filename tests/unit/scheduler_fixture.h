@@ -10,7 +10,7 @@
 
 #include "scheduler/scheduler.h"
 
-enum { FIXTURE_SLOTS = 4 };
+enum { FIXTURE_SLOTS = 8 };
 
 struct fixture {
     struct scheduler_config config;

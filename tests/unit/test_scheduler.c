@@ -205,10 +205,38 @@ static void unknown_model_fails_after_the_wait(void **state)
     fixture_tick(f, 1);
     result = &record_at(f, RECORD_RESULT, 0)->u.result;
     assert_str(result->failure.code, "model_not_found");
+    assert_str(result->failure.message, "no worker serves the model \"other\"; served: \"m\"");
     assert_str(result->model, "other");
     assert_int_equal(result->attempt, 0);
     assert_int_equal(result->usage.output_tokens, 0);
     assert_int_equal(count_records(f, RECORD_USAGE), 1);
+}
+
+/* Two workers of one model are one name, and more than five names are not listed. */
+static void served_models_are_named(void **state)
+{
+    static const char *const models[] = {"a", "b", "b", "c", "d", "e", "f"};
+    struct fixture *f = *state;
+    struct request other = request_of(1);
+    const uint32_t count = sizeof models / sizeof *models;
+
+    other.model = str_from("A");
+    fixture_send_request(f, &other);
+    for (uint32_t slot = 0; slot < count; slot++) {
+        struct record record = {.type = RECORD_HELLO, .u.hello = hello_of(slot, 101 + slot)};
+        record.u.hello.model = str_from(models[slot]);
+        record.u.hello.sent_ms = f->now_ms;
+        fixture_worker(f, slot, record);
+    }
+    for (int i = 0; i < 20 && count_records(f, RECORD_RESULT) == 0; i++) {
+        fixture_commit(f);
+        for (uint32_t slot = 0; slot < count; slot++)
+            fixture_heartbeat(f, slot, 101 + slot, NULL, 0);
+        fixture_tick(f, 1000);
+    }
+    assert_str(
+        record_at(f, RECORD_RESULT, 0)->u.result.failure.message,
+        "no worker serves the model \"A\"; served: \"a\", \"b\", \"c\", \"d\", \"e\" and others");
 }
 
 static void rejected_by_the_worker(void **state)
@@ -393,6 +421,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(undecodable_bytes_are_a_dead_letter, setup, teardown),
         cmocka_unit_test_setup_teardown(stored_offset_is_the_lowest_not_admitted, setup, teardown),
         cmocka_unit_test_setup_teardown(unknown_model_fails_after_the_wait, setup, teardown),
+        cmocka_unit_test_setup_teardown(served_models_are_named, setup, teardown),
         cmocka_unit_test_setup_teardown(rejected_by_the_worker, setup, teardown),
         cmocka_unit_test_setup_teardown(progress_is_forced_on_the_next_attempt, setup, teardown),
         cmocka_unit_test_setup_teardown(contradicting_the_prefix_is_no_answer, setup, teardown),
