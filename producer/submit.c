@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,8 +81,8 @@ static const struct config_program program = {
                "known by tenant, batch and custom_id.",
     .epilogue =
         "Exit code: 0 all lines sent (with --wait: and answered), 65 some lines or requests\n"
-        "ended in an error, 66 no such file, 69 no answer from Kafka, 75 unfinished: submit\n"
-        "again.",
+        "ended in an error, 66 no such file, 69 no answer from Kafka, 73 the file of --errors\n"
+        "cannot be written, 75 unfinished: submit again.",
     .keys = keys,
     .keys_count = sizeof keys / sizeof *keys,
     .arguments_max = 1,
@@ -104,7 +103,7 @@ struct submission {
     char *names;
     struct batch_state before; /* what was known of the job */
     struct idmap *line_of;     /* request_id to line */
-    FILE *errors;
+    struct output errors;
     struct buffer buffer;
     struct meter meter;
 };
@@ -182,12 +181,13 @@ static bool publish_batch(struct submission *submission, bool complete, struct e
 
 static void reject(struct submission *submission, const struct line_error *error, uint64_t number)
 {
+    struct err ignored;
+
     submission->batch.rejected++;
-    if (submission->errors) {
-        char *line = render_rejected(error, number);
-        fprintf(submission->errors, "%s\n", line);
-        free(line);
-    }
+    /* A line that cannot be written is noticed when the file is closed: the others are to be sent.
+     */
+    if (submission->errors.file)
+        (void)output_write_line(&submission->errors, render_rejected(error, number), &ignored);
     if (submission->batch.rejected <= REJECTED_SHOWN_MAX)
         fprintf(stderr, "%s%s:%" PRIu64 ": %s\n",
                 submission->meter.style == METER_BAR ? "\r\033[K" : "", submission->path, number,
@@ -341,13 +341,8 @@ static int run(struct submission *submission, struct config *config)
     }
     if (!command_open(&submission->session, &options->session, config, SESSION_BOTH, &code))
         return code;
-    if (*options->errors) {
-        submission->errors = fopen(options->errors, "wb");
-        if (!submission->errors) {
-            fprintf(stderr, "pelton: %s: %s\n", options->errors, strerror(errno));
-            return EX_CANTCREAT;
-        }
-    }
+    if (*options->errors && !output_open(&submission->errors, options->errors, &err))
+        return command_fail(EX_CANTCREAT, &err);
     if (!session_prepare(&submission->session, TOPIC_CONTROL, &err) ||
         !session_prepare(&submission->session, submission->topic, &err))
         return command_fail(EX_UNAVAILABLE, &err);
@@ -362,10 +357,8 @@ static int run(struct submission *submission, struct config *config)
     }
     meter_end(&submission->meter, submission->batch.total, submission->batch.total, "");
     report(submission);
-    if (submission->errors && (fflush(submission->errors) != 0 || ferror(submission->errors))) {
-        fprintf(stderr, "pelton: %s: %s\n", options->errors, strerror(errno));
-        return EX_CANTCREAT;
-    }
+    if (!output_close(&submission->errors, true, &err))
+        return command_fail(EX_CANTCREAT, &err);
     code = submission->batch.rejected > 0 ? EX_DATAERR : EX_OK;
     if (options->wait) {
         int waited = wait_for_results(submission);
@@ -392,8 +385,7 @@ int command_submit(int argc, char **argv)
     submission.line_of = idmap_open(0);
     code = submission.path ? run(&submission, config) : EX_USAGE;
     session_close(&submission.session);
-    if (submission.errors && fclose(submission.errors) != 0 && code == EX_OK)
-        code = EX_CANTCREAT;
+    output_close(&submission.errors, false, &(struct err){0}); /* of a submission that failed */
     batch_free(&submission.before);
     idmap_close(submission.line_of);
     buffer_free(&submission.buffer);

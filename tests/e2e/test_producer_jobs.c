@@ -132,12 +132,32 @@ static void test_unfinished(void **state)
     assert_int_equal(pelton("submit - --batch stdin <left.jsonl"), 65);
 }
 
+/* Killed on the way, a submission leaves what was in its file of errors before. */
+static void test_errors_are_whole(void **state)
+{
+    char command[1000];
+
+    (void)state;
+    write_file("errors.jsonl", "{\"error\":{}}\n");
+    snprintf(command, sizeof command,
+             "cd %s && (yes nonsense | head -n 300000; sleep 2) | timeout -s KILL 1 %s submit - "
+             "--batch killed -e "
+             "errors.jsonl --brokers %s --topic-prefix %s 2>&1",
+             folder, PELTON_BINARY, brokers, prefix);
+    shell(command);
+    assert_says(":1: not JSON");
+    assert_int_equal(count_lines("errors.jsonl", "error"), 1);
+    assert_int_equal(pelton("submit - --batch killed -e errors.jsonl < left.jsonl"), 0);
+    assert_int_equal(count_lines("errors.jsonl", "error"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tenants),
         cmocka_unit_test(test_simultaneous),
         cmocka_unit_test(test_unfinished),
+        cmocka_unit_test(test_errors_are_whole),
     };
 
     return has_broker() ? cmocka_run_group_tests(tests, setup, teardown) : 77;
