@@ -3,12 +3,14 @@
 # never run. It starts nothing and writes nothing by itself.
 # shellcheck shell=bash disable=SC2034
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# One spelling for each folder, whoever calls from where: processes are known by the paths on their
+# command lines, and a/../b, a link or a relative path would not be found again.
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 
 # Everything that runs keeps its files here, so that wiping is one rm. ops/test uses another folder
 # than ops/quickstart: its brokers and databases never touch what a person is using.
-var=${PELTON_VAR:-$root/var}
-build=${PELTON_BUILD:-$root/build}
+var=$(realpath -m -- "${PELTON_VAR:-$root/var}")
+build=$(realpath -m -- "${PELTON_BUILD:-$root/build}")
 # What costs a download or a second of JVM, and no wipe removes: shared by all var folders.
 cache=$root/var/cache
 

@@ -108,6 +108,24 @@ echo "$thief" >"$PELTON_VAR/kafka/1/pid"
 kill -0 "$thief" || fail "a stranger's process was killed"
 [ "$(sql 'SELECT count(*) FROM kept')" = 1 ] || fail "data lost"
 
+echo "- one folder, however it is spelled"
+broker=$(kafka_pid)
+(
+    cd "$dir"
+    PELTON_VAR=a "$services" status >/dev/null || fail "not known by a relative path"
+    PELTON_VAR=$dir/b/../a "$services" status >/dev/null || fail "not known by a path with .."
+    ln -s a link
+    PELTON_VAR=$dir/b/../link "$services" stop
+)
+# A zombie, where nobody waits for it, has no command line.
+! grep -q . "/proc/$broker/cmdline" 2>/dev/null || fail "stop did not find what was started under another path"
+PELTON_VAR=$dir/b/../a "$services" up --fast
+[ "$(sed -n "s/^export PELTON_VAR='\(.*\)'/\1/p" "$PELTON_VAR/env")" = "$dir/a" ] ||
+    fail "var/env keeps the .."
+"$services" stop
+[ ! -e "$PELTON_VAR/kafka/1/pid" ] || fail "stop did not find what was started by a path with .."
+"$services" up --fast >/dev/null
+
 echo "- the number of nodes cannot change under existing data"
 ! "$services" up --nodes 3 2>/dev/null || fail "one node's data was taken by three"
 
