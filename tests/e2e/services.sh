@@ -118,7 +118,8 @@ broker=$(kafka_pid)
     PELTON_VAR=$dir/b/../link "$services" stop
 )
 # A zombie, where nobody waits for it, has no command line.
-! grep -q . "/proc/$broker/cmdline" 2>/dev/null || fail "stop did not find what was started under another path"
+! grep -q . "/proc/$broker/cmdline" 2>/dev/null ||
+    fail "stop did not find what was started under another path"
 PELTON_VAR=$dir/b/../a "$services" up --fast
 [ "$(sed -n "s/^export PELTON_VAR='\(.*\)'/\1/p" "$PELTON_VAR/env")" = "$dir/a" ] ||
     fail "var/env keeps the .."
