@@ -78,7 +78,7 @@ static int cancel(struct session *session, const struct options *options, const 
 int command_cancel(int argc, char **argv)
 {
     struct options options;
-    struct session session;
+    struct session session = {0};
     struct config *config;
     const char *id;
     int code;
@@ -86,11 +86,9 @@ int command_cancel(int argc, char **argv)
     if (!command_configure(&config, &program, argc, argv, &options, &code))
         return code;
     id = command_argument(config, "BATCH");
-    if (!id) {
-        config_free(config);
-        return EX_USAGE;
-    }
-    if (command_open(&session, &options.session, config, SESSION_BOTH, &code))
+    if (!id)
+        code = EX_USAGE;
+    else if (command_open(&session, &options.session, config, SESSION_BOTH, &code))
         code = cancel(&session, &options, id);
     session_close(&session);
     config_free(config);

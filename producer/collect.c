@@ -199,7 +199,7 @@ static bool check_files(const struct options *options, struct err *err)
 int command_collect(int argc, char **argv)
 {
     struct options options;
-    struct session session;
+    struct session session = {0};
     struct config *config;
     const char *id;
     struct err err;
@@ -208,15 +208,11 @@ int command_collect(int argc, char **argv)
     if (!command_configure(&config, &program, argc, argv, &options, &code))
         return code;
     id = command_argument(config, "BATCH");
-    if (!id) {
-        config_free(config);
-        return EX_USAGE;
-    }
-    if (!check_files(&options, &err)) {
-        config_free(config);
-        return command_fail(EX_USAGE, &err);
-    }
-    if (command_open(&session, &options.session, config, SESSION_READS, &code))
+    if (!id)
+        code = EX_USAGE;
+    else if (!check_files(&options, &err))
+        code = command_fail(EX_USAGE, &err);
+    else if (command_open(&session, &options.session, config, SESSION_READS, &code))
         code = collect(&session, &options, id);
     session_close(&session);
     config_free(config);

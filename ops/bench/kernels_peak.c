@@ -51,68 +51,34 @@ __attribute__((target("avx2"))) static void read_part(const void *context, uint3
     task->sums[part] = _mm256_cvtss_f32(sums[0]);
 }
 
-__attribute__((target("avx2,fma"))) static void fma_avx2_part(const void *context, uint32_t part,
-                                                              uint32_t n_parts)
-{
-    const struct read_task *task = context;
-    const struct pool_range rounds = pool_split(task->n_rounds, 1, part, n_parts);
-    const __m256 factor = _mm256_set1_ps(task->memory[0]);
-    __m256 sums[N_CHAINS];
+/* Multiply-adds of one kind of vector, nothing else: N_CHAINS sums that do not wait for each other.
+ */
+#define SUM_PART(name, features, bits, factor_type, add)                                           \
+    __attribute__((target(features))) static void name(const void *context, uint32_t part,         \
+                                                       uint32_t n_parts)                           \
+    {                                                                                              \
+        const struct read_task *task = context;                                                    \
+        const struct pool_range rounds = pool_split(task->n_rounds, 1, part, n_parts);             \
+        const factor_type factor = (factor_type)_mm##bits##_set1_ps(task->memory[0]);              \
+        __m##bits sums[N_CHAINS];                                                                  \
+                                                                                                   \
+        _Pragma("GCC unroll 12") for (int c = 0; c < N_CHAINS; c++) sums[c] =                      \
+            _mm##bits##_set1_ps((float)c);                                                         \
+        for (uint32_t i = rounds.begin; i < rounds.end; i++)                                       \
+            _Pragma("GCC unroll 12") for (int c = 0; c < N_CHAINS; c++) sums[c] =                  \
+                add(sums[c], factor);                                                              \
+        for (int c = 1; c < N_CHAINS; c++)                                                         \
+            sums[0] = _mm##bits##_add_ps(sums[0], sums[c]);                                        \
+        CHECK(part < N_PARTS_MAX);                                                                 \
+        task->sums[part] = _mm##bits##_cvtss_f32(sums[0]);                                         \
+    }
 
-#pragma GCC unroll 12
-    for (int c = 0; c < N_CHAINS; c++)
-        sums[c] = _mm256_set1_ps((float)c);
-    for (uint32_t i = rounds.begin; i < rounds.end; i++)
-#pragma GCC unroll 12
-        for (int c = 0; c < N_CHAINS; c++)
-            sums[c] = _mm256_fmadd_ps(factor, factor, sums[c]);
-    for (int c = 1; c < N_CHAINS; c++)
-        sums[0] = _mm256_add_ps(sums[0], sums[c]);
-    CHECK(part < N_PARTS_MAX);
-    task->sums[part] = _mm256_cvtss_f32(sums[0]);
-}
-
-__attribute__((target("avx512f"))) static void fma_avx512_part(const void *context, uint32_t part,
-                                                               uint32_t n_parts)
-{
-    const struct read_task *task = context;
-    const struct pool_range rounds = pool_split(task->n_rounds, 1, part, n_parts);
-    const __m512 factor = _mm512_set1_ps(task->memory[0]);
-    __m512 sums[N_CHAINS];
-
-#pragma GCC unroll 12
-    for (int c = 0; c < N_CHAINS; c++)
-        sums[c] = _mm512_set1_ps((float)c);
-    for (uint32_t i = rounds.begin; i < rounds.end; i++)
-#pragma GCC unroll 12
-        for (int c = 0; c < N_CHAINS; c++)
-            sums[c] = _mm512_fmadd_ps(factor, factor, sums[c]);
-    for (int c = 1; c < N_CHAINS; c++)
-        sums[0] = _mm512_add_ps(sums[0], sums[c]);
-    CHECK(part < N_PARTS_MAX);
-    task->sums[part] = _mm512_cvtss_f32(sums[0]);
-}
-
-__attribute__((target("avx512f,avx512bf16"))) static void
-dpbf16_part(const void *context, uint32_t part, uint32_t n_parts)
-{
-    const struct read_task *task = context;
-    const struct pool_range rounds = pool_split(task->n_rounds, 1, part, n_parts);
-    const __m512bh factor = (__m512bh)_mm512_set1_ps(task->memory[0]);
-    __m512 sums[N_CHAINS];
-
-#pragma GCC unroll 12
-    for (int c = 0; c < N_CHAINS; c++)
-        sums[c] = _mm512_set1_ps((float)c);
-    for (uint32_t i = rounds.begin; i < rounds.end; i++)
-#pragma GCC unroll 12
-        for (int c = 0; c < N_CHAINS; c++)
-            sums[c] = _mm512_dpbf16_ps(sums[c], factor, factor);
-    for (int c = 1; c < N_CHAINS; c++)
-        sums[0] = _mm512_add_ps(sums[0], sums[c]);
-    CHECK(part < N_PARTS_MAX);
-    task->sums[part] = _mm512_cvtss_f32(sums[0]);
-}
+#define ADD_AVX2(sum, factor)   _mm256_fmadd_ps(factor, factor, sum)
+#define ADD_AVX512(sum, factor) _mm512_fmadd_ps(factor, factor, sum)
+#define ADD_BF16(sum, factor)   _mm512_dpbf16_ps(sum, factor, factor)
+SUM_PART(fma_avx2_part, "avx2,fma", 256, __m256, ADD_AVX2)
+SUM_PART(fma_avx512_part, "avx512f", 512, __m512, ADD_AVX512)
+SUM_PART(dpbf16_part, "avx512f,avx512bf16", 512, __m512bh, ADD_BF16)
 
 /* Shortest of some runs, in seconds: others use the machine too. */
 static double shortest(struct pool *pool, clockid_t clock, pool_task *task,
