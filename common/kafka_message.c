@@ -315,7 +315,7 @@ static bool ask_leader(rd_kafka_t *client, const struct kafka_position *position
         struct err unknown;
 
         left_ms = (int)((until_us - clock_mono_us()) / 1000) - ASK_PAUSE_MS;
-        if (err->kind != ERR_RETRY || left_ms <= 0)
+        if (err->kind != ERR_RETRY || left_ms <= 0 || stop_requested())
             return false;
         clock_sleep_ms(ASK_PAUSE_MS);
         (void)kafka_partition_count(client, position->topic, left_ms < ASK_MS ? left_ms : ASK_MS,

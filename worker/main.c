@@ -159,7 +159,7 @@ static int run_and_close(const struct worker_config *config, const struct config
          * slot would go on for ever. */
         code = ok ? EX_OK : exits_code(&err);
     }
-    link_close(parts.link, CLOSE_MS);
+    link_close(parts.link, ok ? 0 : CLOSE_MS); /* a Goodbye has flushed what could be flushed */
     exporter_close(parts.exporter);
     runner_close(parts.runner);
     engine_close(parts.engine);

@@ -11,6 +11,7 @@ import time
 import pytest
 
 import harness
+import proxy
 
 USAGE, DATA, NO_INPUT, UNAVAILABLE, TEMPORARY, CONFIG = 64, 65, 66, 69, 75, 78
 ONE_LINE = ('{"custom_id":"a","method":"POST","url":"/v1/completions",'
@@ -151,3 +152,19 @@ def test_broker_away(listens, file):
         code, line, _ = end(patient)
         assert code == UNAVAILABLE
         assert line == said("status", f"no answer from Kafka at {brokers} within 15 s")
+
+
+def test_broker_gone(system):
+    """A broker that was there and does not answer any more: nobody waits for it long."""
+    names = ("scheduler", "worker-0", "ledger")
+    for name in names:
+        system.proxy(name)
+    system.start()
+    for each in system.proxies.values():
+        each.fault(proxy.STALL)
+    time.sleep(4)  # longer than a lease
+    for name in names:
+        begin = time.monotonic()
+        assert system[name].terminate() == 0, system[name].tail()
+        # A commit that is under way has 2 s.
+        assert time.monotonic() - begin < 5, name

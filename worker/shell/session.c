@@ -227,7 +227,14 @@ static bool give_back(struct session *session, struct err *err)
         if (!turn(session, err))
             return false;
     }
-    return drop_all(session, err) && say_goodbye(session, err);
+    if (!drop_all(session, err))
+        return false;
+    if (say_goodbye(session, err))
+        return true;
+    if (err->kind != ERR_RETRY)
+        return false;
+    log_err(LOG_LEVEL_WARN, "goodbye", err); /* the lease will say it */
+    return true;
 }
 
 static bool is_lost(const struct session *session, int64_t now_us)
