@@ -23,9 +23,25 @@ struct outbox {
     bool fenced;
     /* Of the present transaction. */
     size_t failures;
-    struct err failure;         /* the first */
+    size_t reasons;             /* of these, not only swept away with others */
+    struct err failure;         /* the first reason */
     int64_t *ends[TOPIC_COUNT]; /* results, usage: [partition], -1 not written; else NULL */
 };
+
+/* What no new producer gets over, and nobody but a person. */
+static bool is_hopeless(rd_kafka_resp_err_t code)
+{
+    switch (code) {
+    case RD_KAFKA_RESP_ERR_TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+    case RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED:
+    case RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED:
+    case RD_KAFKA_RESP_ERR__AUTHENTICATION:
+    case RD_KAFKA_RESP_ERR_INVALID_TRANSACTION_TIMEOUT:
+        return true;
+    default:
+        return false;
+    }
+}
 
 static void outbox_delivered(rd_kafka_t *client, const rd_kafka_message_t *message, void *context)
 {
@@ -34,10 +50,13 @@ static void outbox_delivered(rd_kafka_t *client, const rd_kafka_message_t *messa
 
     (void)client;
     if (message->err) {
-        if (outbox->failures++ == 0)
-            err_set(&outbox->failure, ERR_ABORT, "a message to %s[%d] was not delivered: %s",
-                    outbox->topics->names[topic], (int)message->partition,
-                    rd_kafka_err2str(message->err));
+        bool swept = message->err == RD_KAFKA_RESP_ERR__PURGE_QUEUE ||
+                     message->err == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT;
+        outbox->failures++;
+        if (!swept && outbox->reasons++ == 0)
+            err_set(&outbox->failure, is_hopeless(message->err) ? ERR_FATAL : ERR_ABORT,
+                    "a message to %s[%d] was not delivered: %s", outbox->topics->names[topic],
+                    (int)message->partition, rd_kafka_err2str(message->err));
         return;
     }
     if (outbox->ends[topic] && message->offset >= outbox->ends[topic][message->partition])
@@ -83,6 +102,8 @@ bool outbox_open(struct outbox **outbox, const struct outbox_options *options, s
     for (size_t i = 0; i < sizeof sent / sizeof sent[0]; i++)
         if (!kafka_prepare(opened->producer, options->topics->names[sent[i]], PREPARE_TIMEOUT_MS,
                            err)) {
+            if (err->kind == ERR_REJECT) /* it was there: a broker that has just restarted */
+                err->kind = ERR_RETRY;
             outbox_close(opened);
             return false;
         }
@@ -101,19 +122,11 @@ static bool outbox_error(struct outbox *outbox, rd_kafka_error_t *error, const c
     kafka_error(error, what, err);
     rd_kafka_resp_err_t fatal = rd_kafka_fatal_error(outbox->producer, NULL, 0);
     outbox->fenced = code == RD_KAFKA_RESP_ERR__FENCED || fatal == RD_KAFKA_RESP_ERR__FENCED;
-    switch (code) {
-    case RD_KAFKA_RESP_ERR_TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
-    case RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED:
-    case RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED:
-    case RD_KAFKA_RESP_ERR__AUTHENTICATION:
-    case RD_KAFKA_RESP_ERR_INVALID_TRANSACTION_TIMEOUT:
+    if (is_hopeless(code))
         err->kind = ERR_FATAL;
-        return false;
-    default:
-        if (err->kind != ERR_RETRY)
-            err->kind = ERR_ABORT;
-        return false;
-    }
+    else if (err->kind != ERR_RETRY)
+        err->kind = ERR_ABORT;
+    return false;
 }
 
 void outbox_close(struct outbox *outbox)
@@ -339,7 +352,7 @@ bool outbox_commit(struct outbox *outbox, const struct actions *actions, int tim
     outbox_forget_ends(outbox);
     if (*sent == 0)
         return true;
-    outbox->failures = 0;
+    outbox->failures = outbox->reasons = 0;
     if (!outbox_error(outbox, rd_kafka_begin_transaction(outbox->producer),
                       "beginning a transaction", err))
         return false;
@@ -350,7 +363,7 @@ bool outbox_commit(struct outbox *outbox, const struct actions *actions, int tim
     if (!outbox_error(outbox,
                       rd_kafka_commit_transaction(outbox->producer, left_ms > 0 ? (int)left_ms : 0),
                       "committing a tick", err)) {
-        if (outbox->failures > 0)
+        if (outbox->reasons > 0)
             *err = outbox->failure;
         if (err->kind == ERR_RETRY)
             err->kind = ERR_ABORT; /* slow or unknown: the next term reads what became of it */

@@ -33,7 +33,8 @@ struct outbox_options {
     struct codec *codec;            /* the same */
 };
 
-/* Opens the client; no broker is asked. */
+/* Opens the client and asks for the partitions of what is sent most. RETRY: the brokers are away,
+ * or do not know a topic yet that `topics` has. REJECT: the settings. */
 bool outbox_open(struct outbox **outbox, const struct outbox_options *options, struct err *err);
 /* Aborts what is open, as far as that goes within a second. NULL is allowed. */
 void outbox_close(struct outbox *outbox);

@@ -9,6 +9,8 @@
 #include "common/kafka.h"
 #include "common/log.h"
 
+enum { PREPARE_MS = 10000 };
+
 struct track {
     int64_t position; /* next to read; -1 unknown */
     int64_t mark;
@@ -154,6 +156,10 @@ bool reader_assign(struct reader *reader, const struct reader_from *from, size_t
         if (ok)
             track_get(reader, topic, from[i].partition)->position = positions[i].offset;
     }
+    /* Without this the first message waits for librdkafka's timer: a second of each takeover. */
+    for (size_t i = 0; i < count && ok; i++)
+        ok = from[i].partition > 0 ||
+             kafka_prepare(reader->client, positions[i].topic, PREPARE_MS, err);
     ok = ok && kafka_assign(reader->client, positions, count, err);
     free(positions);
     return ok;

@@ -79,6 +79,7 @@ static void test_error_kinds(void **state)
     assert_string_equal(err.message, "asking: Local: Broker transport failure (_TRANSPORT)");
     assert_int_equal(kafka_err_kind(RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE), ERR_REJECT);
     assert_int_equal(kafka_err_kind(RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION), ERR_ABORT);
+    assert_int_equal(kafka_err_kind(RD_KAFKA_RESP_ERR_UNKNOWN_LEADER_EPOCH), ERR_RETRY);
     assert_int_equal(kafka_err_kind(RD_KAFKA_RESP_ERR__FENCED), ERR_FATAL);
     assert_int_equal(kafka_err_kind(RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET), ERR_FATAL);
     assert_int_equal(kafka_err_kind(RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE), ERR_FATAL);
