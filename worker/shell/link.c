@@ -2,6 +2,7 @@
 #include "worker/shell/link.h"
 
 #include "common/check.h"
+#include "common/clock.h"
 #include "common/kafka.h"
 #include "common/log.h"
 #include "common/topics.h"
@@ -14,6 +15,7 @@ enum {
     HELLO_TIMEOUT_MS = 10000,   /* a broker that starts, and its first metadata */
     PRODUCE_TIMEOUT_MS = 10000, /* the local queue is full: that is 128 MB */
     POLL_MESSAGES_MAX = 256,    /* of one link_poll(), our own events among them */
+    CREATED_MS = 3000,          /* until all brokers know a topic that has just been made */
 };
 
 struct link {
@@ -29,6 +31,8 @@ struct link {
     char source[48]; /* of CloudEvents */
     char key[12];    /* of events: the slot */
     struct request_id incarnation;
+    int64_t opened_us;
+    bool known;           /* the topics were there once: who misses them now has just restarted */
     int64_t hello_offset; /* -1: not delivered */
     bool hello_failed;
 };
@@ -90,6 +94,7 @@ bool link_open(struct link **link, const struct link_options *options, struct er
 
     CHECK(made != NULL);
     made->options = *options;
+    made->opened_us = clock_mono_us();
     topic_name(made->assignments, options->common->topic_prefix, TOPIC_ASSIGNMENTS);
     topic_name(made->events, options->common->topic_prefix, TOPIC_WORKER_EVENTS);
     topic_name(made->tokens, options->common->topic_prefix, TOPIC_TOKENS);
@@ -212,8 +217,13 @@ bool link_hello(struct link *link, struct hello *hello, struct err *err)
     int32_t partition = (int32_t)link->options.slot, partitions = 0;
     struct record record = {.type = RECORD_HELLO};
 
-    if (!kafka_partition_count(link->reader, link->events, HELLO_TIMEOUT_MS, &partitions, err))
+    if (!kafka_partition_count(link->reader, link->events, HELLO_TIMEOUT_MS, &partitions, err)) {
+        if (err->kind == ERR_REJECT &&
+            (link->known || clock_mono_us() - link->opened_us < CREATED_MS * (int64_t)1000))
+            err->kind = ERR_RETRY;
         return false;
+    }
+    link->known = true;
     if (partition >= partitions)
         return err_set(err, ERR_REJECT, "slot %d: topic %s has %d partitions, slots start at 0",
                        partition, link->events, partitions);

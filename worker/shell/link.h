@@ -38,7 +38,8 @@ bool link_await(struct link *link, struct err *err);
 void link_close(struct link *link, int flush_ms);
 
 /* Hello: notes where our commands begin, sends the record (its assignments_offset is filled in
- * here), waits until it is delivered, and reads on from there. RETRY: no broker yet. */
+ * here), waits until it is delivered, and reads on from there. RETRY: no broker yet, or one that
+ * does not know the topics yet. */
 bool link_hello(struct link *link, struct hello *hello, struct err *err);
 
 /* To this slot's partition of worker-events. task may be NULL. REJECT: the record is too large. */
