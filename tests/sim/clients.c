@@ -27,10 +27,15 @@ void clients_open(struct sim *sim)
     }
 }
 
+/* 150 bytes: more than the first block of a beginning that workers may have cached. */
+#define RULES                                                                                      \
+    "Be kind. Be brief. Do not say what you do not know. Do not repeat the question. "             \
+    "Answer in the language that you were asked in, and in no other one."
+
 static const char *const bodies[] = {
     "{\"prompt\":\"how much is it\",\"max_tokens\":12}",
     "{\"prompt\":\"Translate: \",\"max_tokens\":12}",
-    "{\"messages\":[{\"content\":\"Be kind.\"},{\"content\":\"And now?\"}],\"max_tokens\":12}",
+    "{\"messages\":[{\"content\":\"" RULES "\"},{\"content\":\"And now?\"}],\"max_tokens\":12}",
     "{\"max_tokens\":12}",
 };
 

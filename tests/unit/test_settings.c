@@ -128,7 +128,7 @@ static void test_published_others(void **state)
     config_free(config);
 }
 
-/* Keys that the published text names outside its blocks. */
+/* Keys that the published text names outside its blocks, and one of ours beside them. */
 static void test_published_text(void **state)
 {
     static const char yaml[] = "batch_processing:\n"
@@ -137,6 +137,7 @@ static void test_published_text(void **state)
                                "expert_load_balancing: true\n"
                                "load_balance_interval: 100ms\n"
                                "expert_balance_weight: 0.3\n"
+                               "prefix_affinity_weight: 0\n"
                                "kv_cache_external: true\n"
                                "cache_eviction_policy: lru\n";
     struct settings settings;
@@ -152,6 +153,7 @@ static void test_published_text(void **state)
     assert_false(reports_no_effect(config, "expert_balance_weight"));
     assert_true(settings_core(&settings, 1, (uint32_t[CLASS_COUNT]){1, 1}).expert_balance_weight ==
                 0.3);
+    assert_true(settings_core(&settings, 1, partitions).prefix_affinity_weight == 0);
     assert_true(settings.external_kv_cache);
     config_free(config);
 }
@@ -172,6 +174,7 @@ static void test_defaults_and_static_batch(void **state)
     assert_int_equal(core.dedupe_window_ms, 7 * 86400 * INT64_C(1000));
     assert_int_equal(core.crashes_max, 3);
     assert_true(core.expert_balance_weight == 0.4);
+    assert_true(core.prefix_affinity_weight == 1);
     assert_int_equal(core.overtakes_max[CLASS_BULK], 1024);
     assert_int_equal(core.overtakes_max[CLASS_INTERACTIVE], 16);
     assert_true(core.trim_requests);
