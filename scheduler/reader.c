@@ -19,12 +19,13 @@ struct track {
 };
 
 struct reader {
+    const char *group_id;
     rd_kafka_t *client;
     /* Asks for ends and topics. A broker answers a connection's requests one after the other, and
      * on the reading one each question would wait for the fetch under way, 100 ms. */
     rd_kafka_t *asker;
     rd_kafka_queue_t *queue;
-    rd_kafka_queue_t *answers; /* of trims and commits */
+    rd_kafka_queue_t *answers; /* of trims and copies */
     struct topic_map topics;
     struct track *tracks[TOPIC_COUNT]; /* [topic][partition], NULL where the topic is not read */
     rd_kafka_message_t *batch[READER_BATCH];
@@ -41,6 +42,7 @@ bool reader_open(struct reader **reader, const struct reader_options *options, s
     };
 
     CHECK(opened);
+    opened->group_id = options->group_id;
     if (!kafka_open(&opened->asker, KAFKA_READER, &kafka, err) ||
         !kafka_open(&opened->client, KAFKA_READER, &kafka, err)) {
         kafka_close(opened->asker, 0);
@@ -215,17 +217,39 @@ static bool reader_take(struct reader *reader, const rd_kafka_message_t *message
     return sink->visit(sink->context, topic, message, err);
 }
 
+/* What went wrong with a copy, as a whole or with its first bad partition. */
+static rd_kafka_resp_err_t copy_error(rd_kafka_event_t *event)
+{
+    size_t count;
+    const rd_kafka_group_result_t **groups = rd_kafka_AlterConsumerGroupOffsets_result_groups(
+        rd_kafka_event_AlterConsumerGroupOffsets_result(event), &count);
+    const rd_kafka_topic_partition_list_t *list;
+
+    for (size_t i = 0; i < count; i++) {
+        if (rd_kafka_group_result_error(groups[i]))
+            return rd_kafka_error_code(rd_kafka_group_result_error(groups[i]));
+        list = rd_kafka_group_result_partitions(groups[i]);
+        for (int k = 0; list && k < list->cnt; k++)
+            if (list->elems[k].err)
+                return list->elems[k].err;
+    }
+    return RD_KAFKA_RESP_ERR_NO_ERROR;
+}
+
 /* Answers of trims and offset copies. Both are repeated soon by their nature. */
 static void reader_serve_answers(struct reader *reader)
 {
     rd_kafka_event_t *event;
 
     while ((event = rd_kafka_queue_poll(reader->answers, 0))) {
-        if (rd_kafka_event_error(event))
-            LOG_WARN(rd_kafka_event_type(event) == RD_KAFKA_EVENT_DELETERECORDS_RESULT
-                         ? "trim_failed"
-                         : "offset_copy_failed",
-                     "error=%s", rd_kafka_err2str(rd_kafka_event_error(event)));
+        bool trims = rd_kafka_event_type(event) == RD_KAFKA_EVENT_DELETERECORDS_RESULT;
+        rd_kafka_resp_err_t code = rd_kafka_event_error(event);
+
+        if (!code && !trims)
+            code = copy_error(event);
+        if (code)
+            LOG_WARN(trims ? "trim_failed" : "offset_copy_failed", "error=%s",
+                     rd_kafka_err2str(code));
         rd_kafka_event_destroy(event);
     }
 }
@@ -300,14 +324,16 @@ static rd_kafka_topic_partition_list_t *reader_list(const struct reader *reader,
     return list;
 }
 
+/* As an administrator, not as a consumer: librdkafka does not close a consumer whose commit has no
+ * answer, and a broker that is out of reach for 20 s would end the process (kafka_close). */
 void reader_copy_offsets(struct reader *reader, const struct reader_copy *copies, size_t count)
 {
     rd_kafka_topic_partition_list_t *list = reader_list(reader, copies, count);
-    rd_kafka_resp_err_t code =
-        rd_kafka_commit_queue(reader->asker, list, reader->answers, NULL, NULL);
+    rd_kafka_AlterConsumerGroupOffsets_t *alteration =
+        rd_kafka_AlterConsumerGroupOffsets_new(reader->group_id, list);
 
-    if (code)
-        LOG_WARN("offset_copy_failed", "error=%s", rd_kafka_err2str(code));
+    rd_kafka_AlterConsumerGroupOffsets(reader->asker, &alteration, 1, NULL, reader->answers);
+    rd_kafka_AlterConsumerGroupOffsets_destroy(alteration);
     rd_kafka_topic_partition_list_destroy(list);
 }
 

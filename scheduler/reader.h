@@ -28,7 +28,7 @@ struct reader_options {
     const char *brokers;
     const char *client_id;
     struct config_list settings;
-    const char *group_id; /* for reader_copy_offsets() */
+    const char *group_id; /* for reader_copy_offsets(); outlives the reader */
 };
 
 bool reader_open(struct reader **reader, const struct reader_options *options, struct err *err);

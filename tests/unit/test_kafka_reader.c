@@ -182,6 +182,43 @@ static void test_final_trouble(void **state)
     }
 }
 
+static int64_t copied_offset(void)
+{
+    const struct kafka_options options = {
+        .brokers = mock.brokers, .client_id = "test", .group_id = "g"};
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_t *asker;
+
+    assert_true(kafka_open(&asker, KAFKA_READER, &options, &err));
+    rd_kafka_topic_partition_list_add(list, topics->names[TOPIC_STATE], 0);
+    assert_int_equal(rd_kafka_committed(asker, list, TIMEOUT_MS), 0);
+    int64_t offset = list->elems[0].offset;
+    rd_kafka_topic_partition_list_destroy(list);
+    kafka_close(asker, 0);
+    return offset;
+}
+
+/* The last test, since it closes the reader: at once, whatever the brokers still owe it. Its
+ * process would be ended otherwise, because kafka_close() gives librdkafka 20 s. */
+static void test_close_with_unanswered_copy(void **state)
+{
+    const struct reader_sink sink = {visit, NULL};
+    const struct reader_copy copy = {TOPIC_STATE, 0, 2};
+
+    (void)state;
+    assert_true(assign(-1));
+    reader_copy_offsets(reader, &copy, 1);
+    assert_true(reader_poll(reader, 300, &sink, &err));
+    assert_int_equal(copied_offset(), 2);
+    rd_kafka_mock_broker_set_rtt(mock.cluster, 1, 60000);
+    reader_copy_offsets(reader, &copy, 1);
+    assert_true(reader_poll(reader, 100, &sink, &err));
+    int64_t start_us = clock_mono_us();
+    reader_close(reader);
+    reader = NULL;
+    assert_true(clock_mono_us() - start_us < 5000000);
+}
+
 /* What a scheduler says at its start about topics that are not as they must be. */
 static void test_topic_map(void **state)
 {
@@ -217,8 +254,13 @@ int main(void)
 {
 #define TEST(test) cmocka_unit_test_setup(test, begin)
     const struct CMUnitTest tests[] = {
-        TEST(test_reads_to_the_end), TEST(test_pause),         TEST(test_replaced_topic),
-        TEST(test_passing_trouble),  TEST(test_final_trouble), TEST(test_topic_map),
+        TEST(test_reads_to_the_end),
+        TEST(test_pause),
+        TEST(test_replaced_topic),
+        TEST(test_passing_trouble),
+        TEST(test_final_trouble),
+        TEST(test_topic_map),
+        TEST(test_close_with_unanswered_copy),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
