@@ -316,6 +316,30 @@ static void a_draining_node_gives_back(void **state)
     trace_free(&trace);
 }
 
+/* A node with twice the requests that it can do: bulk waits, interactive ones begin as if it were
+ * empty. */
+static void interactive_begins_at_once(void **state)
+{
+    struct run_config config = config_of(1, BATCH_ADAPTIVE, 64);
+    struct run_result result;
+    struct trace trace;
+
+    (void)state;
+    make_trace(&trace, 120, 60, 500, 300);
+    config.interactive = 0.1;
+    assert_true(run_trace(&config, &trace, &result, &(struct err){0}));
+    const struct run_class *now = &result.classes[CLASS_INTERACTIVE];
+    const struct run_class *bulk = &result.classes[CLASS_BULK];
+    assert_int_equal(now->requests + bulk->requests, trace.count);
+    assert_true(now->requests > trace.count / 12 && now->requests < trace.count / 8);
+    assert_true(run_quantile(bulk->first_s, bulk->requests, 0.5) > 10);
+    assert_true(run_quantile(now->first_s, now->requests, 0.99) < 1);
+    assert_true(run_quantile(now->latency_s, now->requests, 0.5) <
+                run_quantile(bulk->latency_s, bulk->requests, 0.5));
+    run_result_free(&result);
+    trace_free(&trace);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -327,6 +351,7 @@ int main(void)
         cmocka_unit_test(late_runs_are_given_up),
         cmocka_unit_test(nodes_come_and_go_and_nothing_is_lost),
         cmocka_unit_test(a_draining_node_gives_back),
+        cmocka_unit_test(interactive_begins_at_once),
     };
 
     return cmocka_run_group_tests(tests, open_models, NULL);
