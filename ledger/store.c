@@ -2,12 +2,22 @@
 #include "ledger/store.h"
 
 #include <libpq-fe.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "common/check.h"
+#include "common/clock.h"
+#include "common/stop.h"
 #include "ledger/statement.h"
+
+enum {
+    ANSWER_MS = 65000, /* a little more than the server's own statement_timeout */
+    STOP_MS = 2000,    /* for the answer under way when the ledger is to stop */
+    LOOK_MS = 100,     /* how late a stop is seen */
+};
 
 struct store {
     PGconn *conn;
@@ -49,9 +59,50 @@ static bool fail_opening(struct store *store, const PGresult *result, const char
     return false;
 }
 
+/* Waits until the next PQgetResult() does not block. A server that keeps the connection and says
+ * nothing is given up: libpq itself would wait for ever, and not see a stop. */
+static void await_answer(struct store *store)
+{
+    int64_t until_us = clock_mono_us() + ANSWER_MS * (int64_t)1000;
+    bool stops = false;
+
+    while (PQisBusy(store->conn) && PQstatus(store->conn) == CONNECTION_OK) {
+        struct pollfd socket = {.fd = PQsocket(store->conn), .events = POLLIN};
+        int64_t now_us = clock_mono_us();
+
+        if (!stops && stop_requested()) {
+            stops = true;
+            until_us = now_us + STOP_MS * (int64_t)1000;
+        }
+        if (now_us >= until_us) {
+            shutdown(socket.fd, SHUT_RDWR); /* libpq finds the connection lost */
+            return;
+        }
+        if (poll(&socket, 1, LOOK_MS) > 0 && !PQconsumeInput(store->conn))
+            return;
+    }
+}
+
+/* The answer to what was sent as PQexec() would give it: the last of its results, or NULL. */
+static PGresult *answer(struct store *store, int sent)
+{
+    PGresult *result, *last = NULL;
+
+    if (!sent)
+        return NULL;
+    for (;;) {
+        await_answer(store);
+        result = PQgetResult(store->conn);
+        if (!result)
+            return last;
+        PQclear(last);
+        last = result;
+    }
+}
+
 static bool command(struct store *store, const char *sql, const char *what, struct err *err)
 {
-    PGresult *result = PQexec(store->conn, sql);
+    PGresult *result = answer(store, PQsendQuery(store->conn, sql));
     ExecStatusType status = PQresultStatus(result);
     bool ok =
         status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK || fail(store, result, what, err);
@@ -74,7 +125,7 @@ static bool set_role(struct store *store, const char *role, struct err *err)
     }
     snprintf(sql, sizeof sql, "SET ROLE %s", quoted);
     PQfreemem(quoted);
-    PGresult *result = PQexec(store->conn, sql);
+    PGresult *result = answer(store, PQsendQuery(store->conn, sql));
     bool ok = PQresultStatus(result) == PGRES_COMMAND_OK || fail_opening(store, result, sql, err);
     PQclear(result);
     return ok;
@@ -83,7 +134,8 @@ static bool set_role(struct store *store, const char *role, struct err *err)
 static bool prepare(struct store *store, struct err *err)
 {
     for (int i = 0; i < STATEMENT_COUNT; i++) {
-        PGresult *result = PQprepare(store->conn, statements[i].name, statements[i].sql, 0, NULL);
+        PGresult *result = answer(
+            store, PQsendPrepare(store->conn, statements[i].name, statements[i].sql, 0, NULL));
         bool ok = PQresultStatus(result) == PGRES_COMMAND_OK ||
                   fail_opening(store, result, "preparing SQL (run `sqitch deploy`)", err);
 
@@ -161,7 +213,7 @@ void store_close(struct store *store)
 static bool query_int(struct store *store, const char *sql, int64_t *values, int count,
                       struct err *err)
 {
-    PGresult *result = PQexec(store->conn, sql);
+    PGresult *result = answer(store, PQsendQuery(store->conn, sql));
     bool ok = PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) == 1 &&
               PQnfields(result) == count;
 
@@ -183,9 +235,10 @@ bool store_epoch(struct store *store, int64_t *epoch, struct err *err)
 bool store_lock(struct store *store, bool *mine, struct err *err)
 {
     const char *const values[] = {store->topic};
-    PGresult *result = PQexecParams(
+    int sent = PQsendQueryParams(
         store->conn, "SELECT pg_try_advisory_lock(hashtextextended('pelton-ledger ' || $1, 0))", 1,
         NULL, values, NULL, NULL, 0);
+    PGresult *result = answer(store, sent);
     bool ok =
         PQresultStatus(result) == PGRES_TUPLES_OK || fail(store, result, "locking the topic", err);
 
@@ -195,10 +248,16 @@ bool store_lock(struct store *store, bool *mine, struct err *err)
     return ok;
 }
 
+static bool send_statement(struct store *store, enum statement statement,
+                           const struct params *params)
+{
+    return PQsendQueryPrepared(store->conn, statements[statement].name, params->count,
+                               params->values, params->sizes, params->formats, 0);
+}
+
 static PGresult *execute(struct store *store, enum statement statement, const struct params *params)
 {
-    return PQexecPrepared(store->conn, statements[statement].name, params->count, params->values,
-                          params->sizes, params->formats, 0);
+    return answer(store, send_statement(store, statement, params));
 }
 
 bool store_claim(struct store *store, const struct store_claim *claim, int64_t *next,
@@ -262,13 +321,6 @@ static void count_row(struct store_result *counts, const struct row *row, PGresu
 
 /* ---- the usual way: one pipeline ---- */
 
-static bool send_statement(struct store *store, enum statement statement,
-                           const struct params *params)
-{
-    return PQsendQueryPrepared(store->conn, statements[statement].name, params->count,
-                               params->values, params->sizes, params->formats, 0);
-}
-
 static bool send_batch(struct store *store, const struct store_batch *batch, struct err *err)
 {
     struct params params;
@@ -294,6 +346,7 @@ static bool receive_batch(struct store *store, const struct store_batch *batch,
     bool ok = true;
 
     for (size_t i = 0; i < batch->advances_count + batch->rows_count; i++) {
+        await_answer(store);
         PGresult *result = PQgetResult(store->conn);
         ExecStatusType status = PQresultStatus(result);
 
@@ -310,6 +363,7 @@ static bool receive_batch(struct store *store, const struct store_batch *batch,
         PQclear(PQgetResult(store->conn));
     }
     /* The commit happens at the sync; without its answer nothing is known. */
+    await_answer(store);
     PGresult *sync = PQgetResult(store->conn);
     if (PQresultStatus(sync) != PGRES_PIPELINE_SYNC && ok)
         ok = fail(store, sync, "committing a batch", err);

@@ -15,7 +15,7 @@
  * password, which somebody is about to mend); REJECT from store_open() only: the settings
  * are wrong or the migrations are not deployed; FATAL where another ledger has taken over
  * or the offsets belong to another Kafka cluster. One
- * thread; calls block, for a minute at most.
+ * thread; calls block, for a minute at most, and for two seconds once a stop is requested.
  */
 #ifndef LEDGER_STORE_H
 #define LEDGER_STORE_H

@@ -125,6 +125,12 @@ def test_ledger_commit_without_answer(system):
         wait_for("the rows are there", lambda: system.booked() > booked)
         database.heal()
     wait_for("it begins again", lambda: logged(system["ledger"], "reconnecting") >= 2)
+    database.fault(proxy.STALL)
+    time.sleep(1)
+    assert system["ledger"].terminate(20) == 0, "a silent database does not keep it from stopping"
+    database.heal()
+    system["ledger"].start()
+    wait_for("it books again", lambda: system["ledger"].ready())
     broker.cut()
     broker.fault(proxy.STALL)
     time.sleep(5)
