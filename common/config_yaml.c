@@ -58,6 +58,31 @@ static const char *text_of(const yaml_event_t *event)
     return (const char *)event->data.scalar.value;
 }
 
+/* Is it the first part of dotted keys, as in `batch_processing: {...}`? */
+static bool is_mapping(const struct config_program *program, const char *name)
+{
+    size_t size = strlen(name);
+
+    if (strcmp(name, "kafka") == 0)
+        return true;
+    for (size_t i = 0; i < program->keys_count; i++)
+        if (strncmp(program->keys[i].name, name, size) == 0 && program->keys[i].name[size] == '.')
+            return true;
+    return false;
+}
+
+/* A value under a name that is no key. */
+static bool refuse(const struct reader *reader, const char *name, const yaml_event_t *event,
+                   struct err *err)
+{
+    char text[CONFIG_NAME_SIZE_MAX + 100];
+
+    if (!is_mapping(reader->config->program, name))
+        return config_unknown(reader->config->program, name, place_of(reader, event), err);
+    snprintf(text, sizeof text, "%s takes a mapping of keys, one a line and indented", name);
+    return fail(reader, event, text, err);
+}
+
 static bool assign(struct reader *reader, const char *name, const yaml_event_t *key_event,
                    const yaml_event_t *value, struct err *err)
 {
@@ -72,7 +97,7 @@ static bool assign(struct reader *reader, const char *name, const yaml_event_t *
         return config_kafka_add(reader->config, pair, place_of(reader, value), err);
     }
     if (!key)
-        return config_unknown(program, name, place_of(reader, key_event), err);
+        return refuse(reader, name, key_event, err);
     if (strlen(text_of(value)) != value->data.scalar.length)
         return fail(reader, value, "a value with a NUL byte", err);
     if (value->data.scalar.length == 0 && value->data.scalar.style == YAML_PLAIN_SCALAR_STYLE)
@@ -89,7 +114,7 @@ static bool read_sequence(struct reader *reader, const char *name, const yaml_ev
     size_t size = 0;
 
     if (!key)
-        return config_unknown(reader->config->program, name, place_of(reader, start), err);
+        return refuse(reader, name, start, err);
     if (key->type != CONFIG_LIST)
         return fail(reader, start, "a list where one value is expected", err);
     for (;;) {

@@ -53,6 +53,12 @@ bool settings_check(const struct settings *settings, struct err *err)
     if (settings->workers_min > settings->workers_max)
         return err_set(err, ERR_REJECT, "workers_min %lld is above workers_max %lld",
                        (long long)settings->workers_min, (long long)settings->workers_max);
+    /* Without effect yet, and to be right before it has one. */
+    double kv_shares = settings->kv_l1_share + settings->kv_l2_share + settings->kv_l3_share;
+    if (kv_shares > 1 + 1e-9)
+        return err_set(err, ERR_REJECT,
+                       "kv_cache.l1_size, l2_size and l3_size are %.0f%% together, above 100%%",
+                       100 * kv_shares);
     return check_prediction(settings, err);
 }
 

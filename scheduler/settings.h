@@ -73,8 +73,7 @@ struct settings {
     double kv_l1_share, kv_l2_share, kv_l3_share;
     bool dynamic_precision;
     double precision_load_threshold;
-    const char *high_precision;
-    const char *low_precision;
+    int high_precision, low_precision; /* as the choices stand */
 };
 
 /* batch_max when the file says `auto`: above every worker's max_seqs, so that this limit rules. */
@@ -85,8 +84,8 @@ enum { SETTINGS_WORKERS_SLOTS = 1000000 };
 extern const struct config_program settings_program;
 
 /* What the bounds of single keys cannot say: base <= max, workers_min <= workers_max, tick_min <=
- * tick_max, lease against tick_max, the LSTM's weights and reach. REJECT with one line that names
- * both keys. */
+ * tick_max, lease against tick_max, the shares of kv_cache, the LSTM's weights and reach. REJECT
+ * with one line that names both keys. */
 bool settings_check(const struct settings *settings, struct err *err);
 
 /* The core's share. request_partitions and slots come from the topics. */

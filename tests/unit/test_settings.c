@@ -111,7 +111,7 @@ static void test_published_others(void **state)
     config = load_block("precision.yaml", &settings);
     assert_true(settings.dynamic_precision);
     assert_true(settings.precision_load_threshold == 0.85);
-    assert_string_equal(settings.low_precision, "fp16");
+    assert_int_equal(settings.low_precision, 1); /* fp16 */
     config_free(config);
 
     config = load_block("prediction.yaml", &settings);
@@ -294,6 +294,14 @@ static void test_refused(void **state)
     refuses("predictor: lstm\n", "prediction_model_path");
     refuses("predictor: lstm\nprediction_model_path: x\nprediction_window: 60min\n",
             "6 traffic_windows");
+    refuses("prediction_window: 61min\n", "prediction_window");
+    refuses("kv_cache: {l1_size: 90%, l2_size: 90%, l3_size: 90%}\n", "270% together");
+    refuses("precision: {low_precision: banana}\n", "fp32|fp16|bf16");
+    refuses("batch_processing: 5\n", "batch_processing takes a mapping");
+    refuses("batch_processing: [1, 2]\n", "batch_processing takes a mapping");
+    refuses("batch_processing:\n", "batch_processing takes a mapping");
+    refuses("kafka: 5\n", "kafka takes a mapping");
+    refuses("batch_processin: 5\n", "unknown key");
     refuses("predictor: best\n", "holt-winters");
     refuses("batch_processing: {policy: dynamic}\n", "adaptive");
     refuses("batch_processing: {kv_share: 120%}\n", "kv_share");
