@@ -30,6 +30,10 @@ static bool setup_trace_options(struct sim_setup *setup, struct err *err)
     if (options->nodes_min > options->nodes)
         return err_set(err, ERR_REJECT, "--nodes-min %" PRId64 " is above --nodes %" PRId64,
                        options->nodes_min, options->nodes);
+    if (options->max > 0 && options->base > options->max)
+        return err_set(err, ERR_REJECT,
+                       "--base-batch-size %" PRId64 " is above --max-batch-size %" PRId64,
+                       options->base, options->max);
     if (!*options->trace)
         return err_set(err, ERR_REJECT, "--trace FILE is needed");
     setup->trace_options = (struct trace_options){.path = options->trace,

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 #include "common/exits.h"
 #include "scheduler/sim/compare.h"
@@ -21,9 +22,16 @@
 
 enum { LATENCY_POINTS = 200, SAMPLES_MAX = 1000000 };
 
+/* Asked before the run, which may take minutes. */
 static bool make_folder(const char *path, struct err *err)
 {
-    return mkdir(path, 0777) == 0 || errno == EEXIST ||
+    struct stat status;
+
+    if (mkdir(path, 0777) != 0 && errno != EEXIST)
+        return err_set(err, ERR_REJECT, "plot folder %s: %s", path, strerror(errno));
+    if (stat(path, &status) != 0 || !S_ISDIR(status.st_mode))
+        return err_set(err, ERR_REJECT, "plot folder %s: it is no folder", path);
+    return access(path, W_OK | X_OK) == 0 ||
            err_set(err, ERR_REJECT, "plot folder %s: %s", path, strerror(errno));
 }
 
@@ -96,8 +104,7 @@ static bool plot_all(const struct sim_setup *setup, const struct sim_comparison 
         hours[p] = comparison->rows[p].result.hours;
         hours_count[p] = comparison->rows[p].result.hours_count;
     }
-    return make_folder(setup->options->plot, err) &&
-           plot_hours(setup, names, hours, hours_count, comparison->count, err) &&
+    return plot_hours(setup, names, hours, hours_count, comparison->count, err) &&
            plot_latency(setup, comparison, err);
 }
 
@@ -105,12 +112,13 @@ static bool simulate(const struct sim_options *options, struct err *err)
 {
     static struct sim_setup setup;
     struct sim_comparison comparison = {0};
-    bool ok = sim_setup(&setup, options, err) && sim_compare(&setup, &comparison, err);
+    bool ok = (!*options->plot || make_folder(options->plot, err)) &&
+              sim_setup(&setup, options, err) && sim_compare(&setup, &comparison, err);
 
     if (ok)
         report_table(stdout, &setup, &comparison);
-    ok = ok && (!*options->plot || plot_all(&setup, &comparison, err)) &&
-         (!options->json || report_json(stdout, &setup, &comparison, err));
+    ok = ok && (!options->json || report_json(stdout, &setup, &comparison, err)) &&
+         (!*options->plot || plot_all(&setup, &comparison, err));
     sim_comparison_free(&comparison);
     sim_setup_free(&setup);
     return ok;
@@ -145,16 +153,16 @@ static bool fluid_policies(struct sim_setup *setup, struct trace_windows *window
         hours_count[i] = results[i].hours_count;
     }
     report_fluid_table(stdout, setup, names, results, count);
-    return (!*options->plot || (make_folder(options->plot, err) &&
-                                plot_hours(setup, names, hours, hours_count, count, err))) &&
-           (!options->json || report_fluid_json(stdout, setup, names, results, count, err));
+    return (!options->json || report_fluid_json(stdout, setup, names, results, count, err)) &&
+           (!*options->plot || plot_hours(setup, names, hours, hours_count, count, err));
 }
 
 static bool simulate_fluid(const struct sim_options *options, struct err *err)
 {
     static struct sim_setup setup;
     struct trace_windows windows = {0};
-    bool ok = sim_setup_models(&setup, options, err) &&
+    bool ok = (!*options->plot || make_folder(options->plot, err)) &&
+              sim_setup_models(&setup, options, err) &&
               trace_read_windows(&windows, &setup.trace_options, err) &&
               fluid_policies(&setup, &windows, err);
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "scheduler/sim/routing.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/check.h"
@@ -56,17 +58,33 @@ static bool read_task(struct routing *routing, uint32_t task, const json_t *laye
     return sum > 0;
 }
 
+/* NULL for what is no file of JSON, with the line where it has one. */
+static json_t *load(const char *path, struct err *err)
+{
+    FILE *file = fopen(path, "r");
+    json_error_t error;
+    json_t *root;
+
+    root = file ? json_loadf(file, 0, &error) : NULL;
+    if (!root && (!file || ferror(file)))
+        err_set(err, ERR_REJECT, "routing %s: %s", path, strerror(errno));
+    else if (!root)
+        err_set(err, ERR_REJECT, "routing %s, line %d: %s", path, error.line, error.text);
+    if (file)
+        fclose(file);
+    return root;
+}
+
 bool routing_read(struct routing *routing, const char *path, struct err *err)
 {
-    json_error_t error;
-    json_t *root = json_load_file(path, 0, &error), *layers;
+    json_t *root = load(path, err), *layers;
     json_t *tasks =
         json_object_get(json_object_get(json_object_get(root, "experts"), "prompt"), "counts");
     const char *name;
     bool ok = true;
 
     if (!root)
-        return err_set(err, ERR_REJECT, "routing %s, line %d: %s", path, error.line, error.text);
+        return false;
     routing->tasks = 0;
     routing->experts = 0;
     memset(routing->share, 0, sizeof routing->share);

@@ -102,7 +102,14 @@ static bool sweep(const struct sim_setup *setup, enum sim_policy policy, const s
     uint32_t count = 0, cap = CAP_MIN;
     double bound_s = setup->trace.offline ? INFINITY : (double)sim_sustained_us / 1e6;
 
-    while (2 * cap <= setup->model.max_seqs)
+    int64_t most = setup->model.max_seqs;
+
+    if (setup->options->max > 0 && setup->options->max < most)
+        most = setup->options->max;
+    if (most < CAP_MIN)
+        return err_set(err, ERR_REJECT, "a largest batch of %d needs a --base-batch-size",
+                       (int)most);
+    while (2 * cap <= most)
         cap *= 2;
     while (cap >= CAP_MIN && count + CAPS_AT_A_TIME <= CAPS_MAX) {
         uint32_t pair = 0, before = count;

@@ -10,9 +10,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "scheduler/sim/csv.h"
 #include "scheduler/sim/random.h"
+#include "scheduler/sim/trace_lines.h"
 
-enum { FIELDS_MAX = 64, LENGTH_MAX = 10000000 };
+enum { LENGTH_MAX = 10000000 };
 
 static const double prompt_sigma_usual = 0.9, output_sigma_usual = 1.0;
 static const double sigma_max = 4;
@@ -20,57 +22,14 @@ static const double sigma_max = 4;
 struct reader {
     const struct trace_options *options;
     struct trace *trace;
-    FILE *file;
-    char *line;
-    size_t line_capacity;
-    uint64_t line_number;
-    char *fields[FIELDS_MAX];
-    size_t field_count;
+    struct trace_lines lines;
     struct random random;
     uint8_t *seen; /* (TRACE_BLOCKS_MAX) bytes; NULL before the first block */
 };
 
 static bool reject(const struct reader *reader, struct err *err, const char *what)
 {
-    return err_set(err, ERR_REJECT, "trace %s, line %" PRIu64 ": %s", reader->options->path,
-                   reader->line_number, what);
-}
-
-/* Next line without its end; false at the end of the file. */
-static bool next_line(struct reader *reader)
-{
-    ssize_t size = getline(&reader->line, &reader->line_capacity, reader->file);
-
-    if (size < 0)
-        return false;
-    reader->line_number++;
-    while (size > 0 && (reader->line[size - 1] == '\n' || reader->line[size - 1] == '\r'))
-        reader->line[--size] = 0;
-    return true;
-}
-
-static void split_fields(struct reader *reader)
-{
-    char *at = reader->line;
-
-    reader->field_count = 0;
-    while (reader->field_count < FIELDS_MAX) {
-        char *comma = strchr(at, ',');
-        reader->fields[reader->field_count++] = at;
-        if (!comma)
-            break;
-        *comma = 0;
-        at = comma + 1;
-    }
-}
-
-static bool parse_number(const char *text, double *number)
-{
-    char *end;
-
-    errno = 0;
-    *number = strtod(text, &end);
-    return end != text && *end == 0 && errno == 0 && isfinite(*number);
+    return trace_lines_reject(&reader->lines, what, err);
 }
 
 /* Lengths of 0 occur in the public traces; a request has at least one token on each side. */
@@ -78,7 +37,7 @@ static bool parse_length(const char *text, uint32_t *tokens)
 {
     double number;
 
-    if (!parse_number(text, &number) || number < 0 || number > LENGTH_MAX)
+    if (!csv_number(text, &number) || number < 0 || number > LENGTH_MAX)
         return false;
     *tokens = number < 1 ? 1 : (uint32_t)number;
     return true;
@@ -91,6 +50,10 @@ double trace_request_context(const struct trace_request *request)
 
 static bool append(struct trace *trace, struct trace_request request, struct err *err)
 {
+    if (trace->count == TRACE_REQUESTS_MAX)
+        return err_set(err, ERR_REJECT,
+                       "trace: more than %d requests; --from and --length take a part of it",
+                       TRACE_REQUESTS_MAX);
     if (trace->count == trace->capacity) {
         size_t capacity = trace->capacity ? 2 * trace->capacity : 4096;
         void *grown = realloc(trace->requests, capacity * sizeof *trace->requests);
@@ -138,7 +101,7 @@ static bool parse_time(const char *text, int64_t *us)
 
     if (sscanf(text, "%4d-%2d-%2d %2d:%2d:%n", &tm.tm_year, &tm.tm_mon, &tm.tm_mday, &tm.tm_hour,
                &tm.tm_min, &used) != 5 ||
-        used == 0 || !parse_number(text + used, &seconds) || seconds < 0 || seconds >= 61)
+        used == 0 || !csv_number(text + used, &seconds) || seconds < 0 || seconds >= 61)
         return false;
     tm.tm_year -= 1900;
     tm.tm_mon -= 1;
@@ -150,13 +113,14 @@ static bool read_azure(struct reader *reader, struct err *err)
 {
     int64_t first_us = 0, last_us = 0;
 
-    for (bool first = true; next_line(reader); first = false) {
+    for (bool first = true; trace_lines_next(&reader->lines); first = false) {
         uint32_t prompt, output;
         int64_t at_us;
 
-        split_fields(reader);
-        if (reader->field_count != 3 || !parse_time(reader->fields[0], &at_us) ||
-            !parse_length(reader->fields[1], &prompt) || !parse_length(reader->fields[2], &output))
+        trace_lines_split(&reader->lines);
+        if (reader->lines.field_count != 3 || !parse_time(reader->lines.fields[0], &at_us) ||
+            !parse_length(reader->lines.fields[1], &prompt) ||
+            !parse_length(reader->lines.fields[2], &output))
             return reject(reader, err, "expected TIMESTAMP,ContextTokens,GeneratedTokens");
         if (first)
             first_us = last_us = at_us;
@@ -247,7 +211,7 @@ static bool read_mooncake(struct reader *reader, struct err *err)
     bool first = true, ok;
 
     do {
-        json_t *object = json_loads(reader->line, 0, NULL);
+        json_t *object = json_loads(reader->lines.line, 0, NULL);
         json_t *timestamp = json_object_get(object, "timestamp");
         int64_t at_ms = json_integer_value(timestamp);
 
@@ -262,7 +226,7 @@ static bool read_mooncake(struct reader *reader, struct err *err)
             ok = take_mooncake(reader, object, (at_ms - first_ms) * 1000, err);
         last_ms = at_ms;
         json_decref(object);
-    } while (ok && next_line(reader));
+    } while (ok && trace_lines_next(&reader->lines));
     return ok;
 }
 
@@ -273,14 +237,42 @@ static uint32_t draw_length(struct random *random, double mean, double sigma)
     return tokens < 1 ? 1 : tokens > LENGTH_MAX ? LENGTH_MAX : (uint32_t)tokens;
 }
 
+/* From which second to which one of the unscaled trace is selected. */
+static double selected_from(const struct trace_options *options)
+{
+    return (double)options->from_us / 1e6;
+}
+
+static double selected_to(const struct trace_options *options)
+{
+    return options->length_us > 0 ? selected_from(options) + (double)options->length_us / 1e6
+                                  : INFINITY;
+}
+
+/* Said before any is drawn: a rate of a billion would draw for minutes until it met the limit. */
+static bool check_expected(const struct reader *reader, const struct trace_windows *windows,
+                           struct err *err)
+{
+    double from = selected_from(reader->options), to = selected_to(reader->options), expected = 0;
+
+    for (size_t w = 0; w < windows->count; w++) {
+        double start = (double)w * windows->window_s;
+        double time = fmin(start + windows->window_s, to) - fmax(start, from);
+        expected += windows->windows[w].rate * fmax(0, time);
+    }
+    return expected <= TRACE_REQUESTS_MAX ||
+           err_set(err, ERR_REJECT,
+                   "trace %s: its rates make about %.3g requests, more than %d; --scale below 1, "
+                   "--from and --length make fewer, --fluid needs none",
+                   reader->options->path, expected, TRACE_REQUESTS_MAX);
+}
+
 /* Poisson arrivals within the part of the window that is selected. */
 static bool draw_window(struct reader *reader, const struct trace_window *window, double start_s,
                         double end_s, struct err *err)
 {
-    const struct trace_options *options = reader->options;
-    double from = (double)options->from_us / 1e6;
-    double to = options->length_us > 0 ? from + (double)options->length_us / 1e6 : INFINITY;
-    double end = fmin(end_s, to);
+    double from = selected_from(reader->options);
+    double end = fmin(end_s, selected_to(reader->options));
 
     if (window->rate <= 0)
         return true;
@@ -315,11 +307,11 @@ static bool append_window(struct trace_windows *windows, const struct trace_wind
 
 static bool parse_sigmas(const struct reader *reader, struct trace_window *window)
 {
-    return reader->field_count == 5 ||
-           (parse_number(reader->fields[5], &window->prompt_sigma) &&
-            parse_number(reader->fields[6], &window->output_sigma) && window->prompt_sigma >= 0 &&
-            window->output_sigma >= 0 && window->prompt_sigma <= sigma_max &&
-            window->output_sigma <= sigma_max);
+    return reader->lines.field_count == 5 ||
+           (csv_number(reader->lines.fields[5], &window->prompt_sigma) &&
+            csv_number(reader->lines.fields[6], &window->output_sigma) &&
+            window->prompt_sigma >= 0 && window->output_sigma >= 0 &&
+            window->prompt_sigma <= sigma_max && window->output_sigma <= sigma_max);
 }
 
 static bool read_windows(struct reader *reader, struct trace_windows *windows, struct err *err)
@@ -328,17 +320,17 @@ static bool read_windows(struct reader *reader, struct trace_windows *windows, s
 
     /* A single window is ten minutes wide, as those of the public day. */
     windows->window_s = 600;
-    while (next_line(reader)) {
+    while (trace_lines_next(&reader->lines)) {
         struct trace_window window = {.prompt_sigma = prompt_sigma_usual,
                                       .output_sigma = output_sigma_usual};
         double start_s;
 
-        split_fields(reader);
-        if ((reader->field_count != 5 && reader->field_count != 7) ||
-            !parse_number(reader->fields[0], &start_s) ||
-            !parse_number(reader->fields[1], &window.rate) ||
-            !parse_number(reader->fields[3], &window.prompt) ||
-            !parse_number(reader->fields[4], &window.output) || window.rate < 0 ||
+        trace_lines_split(&reader->lines);
+        if ((reader->lines.field_count != 5 && reader->lines.field_count != 7) ||
+            !csv_number(reader->lines.fields[0], &start_s) ||
+            !csv_number(reader->lines.fields[1], &window.rate) ||
+            !csv_number(reader->lines.fields[3], &window.prompt) ||
+            !csv_number(reader->lines.fields[4], &window.output) || window.rate < 0 ||
             window.prompt < 0 || window.output < 0 || !parse_sigmas(reader, &window))
             return reject(reader, err,
                           "expected window_start_s,rate_rps,clients,mean_input_tokens,"
@@ -358,7 +350,7 @@ static bool draw_windows(struct reader *reader, struct err *err)
 {
     const struct trace_options *options = reader->options;
     struct trace_windows windows = {0};
-    bool ok = read_windows(reader, &windows, err);
+    bool ok = read_windows(reader, &windows, err) && check_expected(reader, &windows, err);
 
     for (size_t w = 0; ok && w < windows.count; w++)
         ok = draw_window(reader, &windows.windows[w], (double)w * windows.window_s,
@@ -371,35 +363,35 @@ static bool draw_windows(struct reader *reader, struct err *err)
     return ok;
 }
 
-static bool find_column(const struct reader *reader, const char *name, size_t *column)
+static bool find_column(const struct reader *reader, const char *name, size_t *column,
+                        struct err *err)
 {
-    for (*column = 0; *column < reader->field_count; ++*column)
-        if (strcmp(reader->fields[*column], name) == 0)
-            return true;
-    return false;
+    char names[200], what[400];
+
+    if (csv_find(reader->lines.fields, reader->lines.field_count, name, column))
+        return true;
+    csv_names(reader->lines.fields, reader->lines.field_count, names, sizeof names);
+    snprintf(what, sizeof what, "--columns: no column \"%.100s\"; the header has %s", name, names);
+    return reject(reader, err, what);
 }
 
+/* The header has been split. */
 static bool read_offline(struct reader *reader, struct err *err)
 {
     const struct trace_options *options = reader->options;
     size_t prompt_at, output_at;
 
     reader->trace->offline = true;
-    if (!options->column_prompt || !options->column_output)
-        return reject(reader, err,
-                      "no known trace header; name the columns of an offline job with "
-                      "--columns prompt=NAME,output=NAME");
-    split_fields(reader);
-    if (!find_column(reader, options->column_prompt, &prompt_at) ||
-        !find_column(reader, options->column_output, &output_at))
-        return reject(reader, err, "the header lacks a column that --columns names");
-    while (next_line(reader)) {
+    if (!find_column(reader, options->column_prompt, &prompt_at, err) ||
+        !find_column(reader, options->column_output, &output_at, err))
+        return false;
+    while (trace_lines_next(&reader->lines)) {
         uint32_t prompt, output;
 
-        split_fields(reader);
-        if (prompt_at >= reader->field_count || output_at >= reader->field_count ||
-            !parse_length(reader->fields[prompt_at], &prompt) ||
-            !parse_length(reader->fields[output_at], &output))
+        trace_lines_split(&reader->lines);
+        if (prompt_at >= reader->lines.field_count || output_at >= reader->lines.field_count ||
+            !parse_length(reader->lines.fields[prompt_at], &prompt) ||
+            !parse_length(reader->lines.fields[output_at], &output))
             return reject(reader, err, "expected token counts from 0 to 10000000");
         if (!append(reader->trace,
                     (struct trace_request){.prompt_tokens = prompt, .output_tokens = output}, err))
@@ -408,22 +400,42 @@ static bool read_offline(struct reader *reader, struct err *err)
     return true;
 }
 
+static bool is_field(const struct reader *reader, size_t at, const char *name)
+{
+    return at < reader->lines.field_count && strcmp(reader->lines.fields[at], name) == 0;
+}
+
 static bool is_windows(const struct reader *reader)
 {
-    return strncmp(reader->line, "window_start_s,rate_rps,", 24) == 0;
+    return is_field(reader, 0, "window_start_s") && is_field(reader, 1, "rate_rps");
+}
+
+static bool is_azure(const struct reader *reader)
+{
+    return reader->lines.field_count == 3 && is_field(reader, 0, "TIMESTAMP") &&
+           is_field(reader, 1, "ContextTokens") && is_field(reader, 2, "GeneratedTokens");
 }
 
 static bool read_any(struct reader *reader, struct err *err)
 {
-    if (!next_line(reader))
-        return reject(reader, err, "the file is empty");
-    if (strcmp(reader->line, "TIMESTAMP,ContextTokens,GeneratedTokens") == 0)
-        return read_azure(reader, err);
-    if (reader->line[0] == '{')
+    bool columns = reader->options->column_prompt;
+
+    if (!trace_lines_first(&reader->lines, err))
+        return false;
+    if (reader->lines.line[0] == '{' && columns)
+        return reject(reader, err, "--columns names columns of a CSV, and these are JSON lines");
+    if (reader->lines.line[0] == '{')
         return read_mooncake(reader, err);
+    trace_lines_split(&reader->lines);
+    if (columns)
+        return read_offline(reader, err);
+    if (is_azure(reader))
+        return read_azure(reader, err);
     if (is_windows(reader))
         return draw_windows(reader, err);
-    return read_offline(reader, err);
+    return reject(reader, err,
+                  "no known trace header; name the columns of an offline job with "
+                  "--columns prompt=NAME,output=NAME");
 }
 
 double trace_window_context(const struct trace_window *window)
@@ -438,15 +450,17 @@ bool trace_read_windows(struct trace_windows *windows, const struct trace_option
     bool ok;
 
     *windows = (struct trace_windows){0};
-    reader.file = fopen(options->path, "r");
-    if (!reader.file)
-        return err_set(err, ERR_REJECT, "trace %s: %s", options->path, strerror(errno));
-    if (!next_line(&reader) || !is_windows(&reader))
-        ok = reject(&reader, err, "this needs a trace by windows (window_start_s,rate_rps,...)");
-    else
-        ok = read_windows(&reader, windows, err);
-    free(reader.line);
-    fclose(reader.file);
+    ok = trace_lines_open(&reader.lines, options->path, err) &&
+         trace_lines_first(&reader.lines, err);
+    if (ok) {
+        trace_lines_split(&reader.lines);
+        if (options->column_prompt || !is_windows(&reader))
+            ok =
+                reject(&reader, err, "this needs a trace by windows (window_start_s,rate_rps,...)");
+        else
+            ok = read_windows(&reader, windows, err);
+    }
+    ok = trace_lines_close(&reader.lines, ok, err);
     if (!ok)
         trace_windows_free(windows);
     return ok;
@@ -464,17 +478,13 @@ bool trace_read(struct trace *trace, const struct trace_options *options, struct
     bool ok;
 
     *trace = (struct trace){0};
-    reader.file = fopen(options->path, "r");
-    if (!reader.file)
-        return err_set(err, ERR_REJECT, "trace %s: %s", options->path, strerror(errno));
-    ok = read_any(&reader, err);
+    ok = trace_lines_open(&reader.lines, options->path, err) && read_any(&reader, err);
+    ok = trace_lines_close(&reader.lines, ok, err);
+    free(reader.seen);
     if (ok && trace->count == 0)
         ok = err_set(err, ERR_REJECT, "trace %s: no request in the selected time", options->path);
     if (ok && trace->duration_us == 0)
         trace->duration_us = trace->requests[trace->count - 1].arrival_us;
-    free(reader.line);
-    free(reader.seen);
-    fclose(reader.file);
     if (!ok)
         trace_free(trace);
     return ok;

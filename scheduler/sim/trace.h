@@ -4,14 +4,13 @@
  *
  * The format is known by the file's first line:
  *
- *   TIMESTAMP,ContextTokens,GeneratedTokens     Azure LLM inference trace (CSV, local time)
- *   {"timestamp": ms, "input_length": ...}      Mooncake (JSON lines); its hash_ids name the
- * prompt's blocks of 512 tokens, the last one in part: equal ids are equal prompts up to the
- * block's end window_start_s,rate_rps,...                 a day by windows (ServeGen, aggregated):
- * Poisson arrivals at the window's rate, log-normal lengths of the window's means, with the sigmas
- * of two more columns; without them 0.9 and 1.0, which match the mean-to-median ratios of the Azure
- * trace any other header, with columns named        CSV without times: an offline job, all there at
- * 0
+ * - TIMESTAMP,ContextTokens,GeneratedTokens: Azure LLM inference trace (CSV, local time).
+ * - {"timestamp": ms, "input_length": ...}: Mooncake (JSON lines). Its hash_ids name the prompt's
+ *   blocks of 512 tokens, the last one in part: equal ids are equal prompts up to the block's end.
+ * - window_start_s,rate_rps,...: a day by windows (ServeGen, aggregated). Poisson arrivals at the
+ *   window's rate, log-normal lengths of the window's means, with the sigmas of two more columns;
+ *   without them 0.9 and 1.0, which match the mean-to-median ratios of the Azure trace.
+ * - any CSV of which columns are named: an offline job of these lengths, all there at 0.
  *
  * Times start at 0 with the first request, in microseconds, non-decreasing.
  * scale multiplies the arrival rate by dividing the times; the requests stay
@@ -25,7 +24,8 @@
 
 #include "common/err.h"
 
-enum { TRACE_BLOCK_TOKENS = 512, TRACE_BLOCKS_MAX = 1 << 24 };
+/* Seven times the requests of the largest public day; they and a run's results take 1 GB. */
+enum { TRACE_BLOCK_TOKENS = 512, TRACE_BLOCKS_MAX = 1 << 24, TRACE_REQUESTS_MAX = 10000000 };
 
 struct trace_request {
     int64_t arrival_us;
@@ -37,7 +37,7 @@ struct trace_request {
 
 struct trace_options {
     const char *path;
-    const char *column_prompt; /* of a CSV without times; NULL otherwise */
+    const char *column_prompt; /* of a CSV as an offline job; NULL otherwise */
     const char *column_output;
     double scale;      /* of the arrival rate, above 0 */
     int64_t from_us;   /* only requests of [from, from + length) of the unscaled trace ... */
@@ -85,7 +85,7 @@ void trace_windows_free(struct trace_windows *windows);
 /* Tokens of context that the output tokens of a request read, added up. */
 double trace_request_context(const struct trace_request *request);
 
-/* REJECT names file and line. */
+/* REJECT names file and line; also for more than TRACE_REQUESTS_MAX requests. */
 bool trace_read(struct trace *trace, const struct trace_options *options, struct err *err);
 void trace_free(struct trace *trace);
 

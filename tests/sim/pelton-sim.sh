@@ -101,6 +101,18 @@ refused 65 'lstm needs' "${azure[@]}" --predictor lstm
 refused 65 'needs a trace by windows' "${azure[@]}" --fluid --base-batch-size 8
 refused 65 'no arrival rate' --trace "$traces/splitwise-perf-model.csv" \
     --columns prompt=prompt_size,output=token_size --base-batch-size 8 --find-limit
+refused 65 'base-batch-size 100 is above --max-batch-size 50' "${azure[@]}" \
+    --base-batch-size 100 --max-batch-size 50
+refused 65 'plot folder /dev/null: it is no folder' "${azure[@]}" --plot /dev/null
+[ ! -s "$work/out" ] || fail "it ran before it looked at the plot folder"
+refused 65 'the header has TIMESTAMP, ContextTokens, GeneratedTokens' "${azure[@]}" \
+    --columns prompt=input,output=GeneratedTokens
+refused 65 'trace /dev/null: the file is empty' --trace /dev/null
+refused 65 'routing /nonexistent: No such file' "${azure[@]}" --routing /nonexistent
+printf 'window_start_s,rate_rps,clients,prompt,output\n0,1e9,1,100,100\n' >"$work/huge.csv"
+refused 65 'about 6e+11 requests' --trace "$work/huge.csv"
+"$sim" --trace "$traces/azure-conv-2023.csv" --columns prompt=ContextTokens,output=GeneratedTokens \
+    --policy adaptive --base-batch-size 32 >"$work/out"
 echo "decode,prefill,kv_tokens,imbalance,us" >"$work/bad.csv"
 echo "1,2,3,0.5,4" >>"$work/bad.csv"
 refused 65 'bad.csv, line 2: expected decode' --fit "$work/bad.csv"

@@ -120,7 +120,21 @@ static void azure_refused(void **state)
     refuse(AZURE "2023-11-16 18:15:46.68,1,x\n", 2, "expected TIMESTAMP", &options);
     refuse(AZURE "2023-11-16 18:15:46.68,1,2\n2023-11-16 18:15:45.68,1,2\n", 3, "time goes back",
            &options);
-    refuse("", 0, "the file is empty", &options);
+}
+
+static void no_trace(void **state)
+{
+    struct trace_options options = plain();
+    struct trace trace;
+    struct err err;
+
+    (void)state;
+    write_text("");
+    assert_false(trace_read(&trace, &options, &err));
+    assert_non_null(strstr(err.message, ": the file is empty"));
+    options.path = "/tmp";
+    assert_false(trace_read(&trace, &options, &err));
+    assert_string_equal(err.message, "trace /tmp: a folder, not a file");
 }
 
 static void mooncake(void **state)
@@ -272,7 +286,48 @@ static void offline(void **state)
     trace_free(&trace);
     refuse("id,in,out\na,2,3\nb,4\n", 3, "expected token counts", &options);
     refuse("id,in,out\na,2,1e9\n", 2, "expected token counts", &options);
-    refuse("id,in,answer\na,2,3\n", 1, "lacks a column", &options);
+    refuse("id,in,answer\na,2,3\n", 1, "no column \"out\"; the header has id, in, answer",
+           &options);
+    refuse("{\"timestamp\": 0}\n", 1, "these are JSON lines", &options);
+    /* A byte order mark, quotes around names and values, a comma and a quote within. */
+    read_text(&trace, "\xef\xbb\xbf\"in\",\"a, \"\"b\"\"\",out\r\n\"2\",\"x,\"\"y\",3\r\n",
+              &options);
+    expect(&trace, 0, 0, 2, 3);
+    trace_free(&trace);
+
+    /* A known header is a table of lengths, too, when columns are named. */
+    options.column_prompt = "ContextTokens";
+    options.column_output = "GeneratedTokens";
+    read_text(&trace, AZURE "2023-11-16 18:15:46.68,7,2\n2023-11-16 18:15:47.68,8,3\n", &options);
+    assert_true(trace.offline);
+    expect(&trace, 0, 0, 7, 2);
+    expect(&trace, 1, 0, 8, 3);
+    trace_free(&trace);
+    options = plain();
+    read_text(&trace,
+              "\xef\xbb\xbf\"TIMESTAMP\",\"ContextTokens\",\"GeneratedTokens\"\n"
+              "2023-11-16 18:15:46.68,7,2\n",
+              &options);
+    assert_false(trace.offline);
+    trace_free(&trace);
+}
+
+/* Told before any is drawn; a part of the time or of the rate is taken. */
+static void too_many(void **state)
+{
+    struct trace_options options = plain();
+    struct trace trace;
+    struct err err;
+
+    (void)state;
+    write_text(WINDOWS "0,1e9,1,100,100\n");
+    assert_false(trace_read(&trace, &options, &err));
+    assert_int_equal(err.kind, ERR_REJECT);
+    assert_non_null(strstr(err.message, "about 6e+11 requests, more than 10000000"));
+    options.length_us = 1000; /* a million on average */
+    assert_true(trace_read(&trace, &options, &err));
+    assert_in_range(trace.count, 990000, 1010000);
+    trace_free(&trace);
 }
 
 static void nothing_selected(void **state)
@@ -296,12 +351,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(azure),
         cmocka_unit_test(azure_refused),
+        cmocka_unit_test(no_trace),
         cmocka_unit_test(mooncake),
         cmocka_unit_test(mooncake_blocks),
         cmocka_unit_test(windows),
         cmocka_unit_test(windows_with_sigmas),
         cmocka_unit_test(windows_refused),
         cmocka_unit_test(offline),
+        cmocka_unit_test(too_many),
         cmocka_unit_test(nothing_selected),
     };
 
