@@ -241,11 +241,14 @@ int main(int argc, char **argv)
 {
     static const uint32_t workers_usual[] = {10, 1000, 10000};
     uint32_t requests = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 1000000;
-    bool kept = true;
+    bool help = argc > 1 && strcmp(argv[1], "--help") == 0, kept = true;
 
-    if (requests == 0) {
-        fprintf(stderr, "usage: bench_scheduler [REQUESTS [WORKERS...]]\n");
-        return EX_USAGE;
+    if (help || requests == 0 || (argc > 1 && *argv[1] == '-')) {
+        fprintf(help ? stdout : stderr,
+                "usage: bench_scheduler [REQUESTS [WORKERS...]]\n"
+                "A tick's time and the memory of waiting requests (1000000), for so many workers\n"
+                "(10 1000 10000). 70: more than is promised.\n");
+        return help ? EX_OK : EX_USAGE;
     }
     if (argc <= 2)
         for (size_t i = 0; i < sizeof workers_usual / sizeof *workers_usual; i++)

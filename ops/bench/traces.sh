@@ -6,6 +6,10 @@
 # All policies' parameters are pelton-sim's defaults, the same on every trace; nodes and rates are
 # chosen so that a trace keeps its nodes busy at its peak.
 set -euo pipefail
+case ${1:-} in
+-h | --help) sed -n '4,/^set/s/^# \{0,1\}//p' "$0"; exit ;;
+-*) echo "traces.sh: unknown option $1; --help says how" >&2; exit 64 ;;
+esac
 folder=$(realpath -m "${1:-$(dirname "$0")/../../var/results}")
 cd "$(dirname "$0")/../.."
 mkdir -p "$folder"

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sysexits.h>
 
 #include "common/check.h"
 #include "common/clock.h"
@@ -35,6 +36,7 @@ static void measure(struct codec *codec, const struct record *record, int64_t co
 int main(int argc, char **argv)
 {
     int64_t count = argc > 1 ? atoll(argv[1]) : 300000;
+    bool help = argc > 1 && strcmp(argv[1], "--help") == 0;
     char body[250];
     int32_t ids[64] = {0};
     struct record request = {.type = RECORD_REQUEST};
@@ -43,6 +45,11 @@ int main(int argc, char **argv)
     struct codec *codec;
     struct err err;
 
+    if (help || count < 1) {
+        fprintf(help ? stdout : stderr, "usage: bench_codec [RECORDS]\n"
+                                        "Records written and read a second (300000 of a kind).\n");
+        return help ? EX_OK : EX_USAGE;
+    }
     memset(body, 'x', sizeof body);
     for (int i = 0; i < 64; i++)
         ids[i] = 100 * i;

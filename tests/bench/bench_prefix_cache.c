@@ -8,6 +8,8 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
 #include <time.h>
 
 #include "common/check.h"
@@ -76,9 +78,15 @@ static void measure(struct prefix_cache *cache, const char *name, int32_t first,
 int main(int argc, char **argv)
 {
     const uint32_t pages = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 100000;
+    bool help = argc > 1 && strcmp(argv[1], "--help") == 0;
     struct prefix_cache cache;
     struct err err;
 
+    if (help || pages < CHAIN_PAGES || (argc > 1 && *argv[1] == '-')) {
+        fprintf(help ? stdout : stderr, "usage: bench_prefix_cache [PAGES]\n"
+                                        "What the books of a cache cost (100000 pages).\n");
+        return help ? EX_OK : EX_USAGE;
+    }
     CHECK(prefix_cache_open(&cache, pages, true, &err));
     printf("%u pages, ns per page:\n", pages);
     printf("%-16s %8s %8s %8s %8s %8s %10s\n", "", "search", "attach", "extend", "filled",

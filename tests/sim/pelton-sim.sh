@@ -5,6 +5,10 @@
 #
 #   tests/sim/pelton-sim.sh PELTON-SIM
 set -euo pipefail
+case ${1:-} in
+-h | --help) sed -n '4,/^set/s/^# \{0,1\}//p' "$0"; exit ;;
+'' | -*) echo "usage: pelton-sim.sh PELTON-SIM" >&2; exit 64 ;;
+esac
 sim=$(realpath "$1")
 cd "$(dirname "$0")/../.."
 traces=$PWD/ops/bench/traces
