@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Everything that can be run says how: --help ends with 0 and prints to standard output alone, an
-# option that does not exist ends with 64 and something on standard error. Without services, and with
-# no more of Python than itself.
+# option that does not exist ends with 64 and something on standard error. Without services, and
+# with no more of Python than itself.
 #
 #   tests/help.sh BUILD
 set -euo pipefail
