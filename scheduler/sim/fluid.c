@@ -4,7 +4,10 @@
 #include <math.h>
 #include <string.h>
 
-enum { SUBSTEPS = 10 }; /* of a window: a batch fills and empties within it */
+enum {
+    SUBSTEPS = 10, /* of a window: a batch fills and empties within it */
+    STARTS_MAX = 64,
+};
 
 struct fluid {
     const struct run_config *config;
@@ -19,9 +22,15 @@ struct fluid {
     double step_us; /* of the last substep */
     double now_s;
     double window_tokens, window_left_s;
-    uint32_t nodes; /* serving */
-    uint32_t starting;
-    double started_s; /* when they serve */
+    uint32_t nodes;    /* serving */
+    uint32_t starting; /* of all starts */
+    /* From the first to serve to the last. Each keeps its own time: while the wish rises from
+     * window to window, a common one would move on with it and nobody would ever arrive. */
+    struct start {
+        double serves_s;
+        uint32_t nodes;
+    } starts[STARTS_MAX];
+    uint32_t starts_count;
     double in_system_area;
 };
 
@@ -123,6 +132,44 @@ static double best_speed(const struct fluid *fluid, const struct trace_window *w
     return step_model_speed(config->model, &lengths, config->step_us_target);
 }
 
+/* A full list lets the newest two arrive together, at the later time. */
+static void start_nodes(struct fluid *fluid, uint32_t nodes)
+{
+    double serves_s = fluid->now_s + (double)fluid->config->node_start_us / 1e6;
+
+    if (fluid->starts_count < STARTS_MAX)
+        fluid->starts[fluid->starts_count++] = (struct start){.nodes = 0};
+    fluid->starts[fluid->starts_count - 1].serves_s = serves_s;
+    fluid->starts[fluid->starts_count - 1].nodes += nodes;
+    fluid->starting += nodes;
+}
+
+/* Those that started last are called off first. */
+static void stop_nodes(struct fluid *fluid, uint32_t nodes)
+{
+    while (nodes > 0 && fluid->starts_count > 0) {
+        struct start *last = &fluid->starts[fluid->starts_count - 1];
+        uint32_t off = last->nodes < nodes ? last->nodes : nodes;
+        last->nodes -= off;
+        fluid->starting -= off;
+        nodes -= off;
+        fluid->starts_count -= last->nodes == 0;
+    }
+    fluid->nodes -= nodes;
+}
+
+static void serve_started(struct fluid *fluid)
+{
+    uint32_t served = 0;
+
+    while (served < fluid->starts_count && fluid->starts[served].serves_s <= fluid->now_s) {
+        fluid->nodes += fluid->starts[served].nodes;
+        fluid->starting -= fluid->starts[served++].nodes;
+    }
+    fluid->starts_count -= served;
+    memmove(fluid->starts, fluid->starts + served, fluid->starts_count * sizeof *fluid->starts);
+}
+
 static void plan(struct fluid *fluid)
 {
     const struct run_config *config = fluid->config;
@@ -141,13 +188,11 @@ static void plan(struct fluid *fluid)
         .workers = fluid->nodes + fluid->starting,
         .batch_most = (uint32_t)rows_max(fluid, &lengths)};
     planner_decide(&fluid->planner, &load, (int64_t)(fluid->now_s * 1000), &decision);
-    if (decision.wanted > fluid->nodes + fluid->starting) {
-        fluid->starting = decision.wanted - fluid->nodes;
-        fluid->started_s = fluid->now_s + (double)config->node_start_us / 1e6;
-    } else if (decision.wanted < fluid->nodes) {
-        fluid->starting = 0;
-        fluid->nodes = decision.wanted;
-    }
+    const uint32_t asked = fluid->nodes + fluid->starting;
+    if (decision.wanted > asked)
+        start_nodes(fluid, decision.wanted - asked);
+    else
+        stop_nodes(fluid, asked - decision.wanted);
 }
 
 static void update_batch(struct fluid *fluid)
@@ -179,10 +224,7 @@ static void close_step(struct fluid *fluid, double step_s)
     struct fluid_result *result = fluid->result;
     uint32_t count;
 
-    if (fluid->starting > 0 && fluid->now_s >= fluid->started_s) {
-        fluid->nodes += fluid->starting;
-        fluid->starting = 0;
-    }
+    serve_started(fluid);
     fluid->window_left_s -= step_s;
     if (config->scale && fluid->window_left_s <= 0) {
         plan(fluid);

@@ -199,6 +199,36 @@ static void a_flow_by_hand(void **state)
     assert_true(fabs(flows.node_hours - 10) < 0.01);
 }
 
+/* A node of 64 rows makes 5,000 tokens/s in steps of 12.8 ms; each minute brings as much more as one
+ * of them makes, 20 minutes long. A start takes two minutes: when nodes come, more are wanted. */
+static void nodes_arrive_while_more_are_wanted(void **state)
+{
+    enum { MINUTES = 20 };
+    struct run_config config = config_of(BATCH_STATIC, 0);
+    const struct step_model simple = {
+        .decode_us = 200, .kv_tokens = 1000000, .max_seqs = 64, .chunk_tokens = 1000};
+    struct trace_window rise[MINUTES];
+    const struct fluid_input input = {
+        .windows = rise, .count = MINUTES, .window_s = 60, .imbalance = 1};
+    struct fluid_result flows;
+
+    (void)state;
+    for (int i = 0; i < MINUTES; i++)
+        rise[i] = (struct trace_window){.rate = 50 * (i + 1), .prompt = 1, .output = 100};
+    config.model = &simple;
+    config.scale = true;
+    config.capacity.planner.workers_min = 1;
+    config.capacity.planner.workers_max = 1000;
+    config.capacity.planner.utilisation = 1;
+    config.node_start_us = 120000000;
+    assert_true(fluid_run(&config, &input, 10, &flows, &(struct err){0}));
+    /* 20 nodes are needed in the end, and a few more while the backlog of two minutes is worked off.
+     * When nobody arrived while the wish rose, requests took 8 minutes and 210 were started. */
+    assert_true(flows.latency_mean_s < 60);
+    assert_true(flows.nodes_max < 40);
+    assert_true(flows.duration_s < (MINUTES + 2) * 60);
+}
+
 static void classic_is_refused(void **state)
 {
     struct run_config config = config_of(BATCH_STATIC, 0);
@@ -220,6 +250,7 @@ int main(void)
         cmocka_unit_test(a_flow_by_hand),
         cmocka_unit_test(an_hour_of_the_published_day),
         cmocka_unit_test(an_hour_of_the_public_day),
+        cmocka_unit_test(nodes_arrive_while_more_are_wanted),
         cmocka_unit_test(classic_is_refused),
     };
 
