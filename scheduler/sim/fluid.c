@@ -32,6 +32,7 @@ struct fluid {
     } starts[STARTS_MAX];
     uint32_t starts_count;
     double in_system_area;
+    double work_s; /* of all nodes, what their work needs at least */
 };
 
 static const struct trace_window *window_at(const struct fluid *fluid)
@@ -62,6 +63,7 @@ struct flow {
     double step_us; /* 0: idle */
     double load;
     double tokens_per_s;
+    double work; /* the least time that its work needs, over the step's */
 };
 
 /* Rows beyond the first are shared out evenly; a node with less than one row idles in between. */
@@ -80,6 +82,11 @@ static struct flow node_flow(const struct fluid *fluid, const struct trace_windo
 
     flow.load = rows > 0 ? row_us / fmax(config->step_us_target - rest_us, 1) : 0;
     flow.tokens_per_s = fmin(rows, whole) * 1e6 / flow.step_us;
+    const struct step_work work = {.decode_rows = whole,
+                                   .prefill_rows = prefill_rows,
+                                   .context_tokens = whole * context,
+                                   .memory_tokens = whole * context};
+    flow.work = step_model_work_us(model, &work) / flow.step_us;
     return flow;
 }
 
@@ -117,7 +124,10 @@ static void advance(struct fluid *fluid, double step_s)
     hours->prompt_tokens += (uint64_t)(window->rate * step_s * window->prompt);
     hours->output_tokens += (uint64_t)made;
     hours->node_hours += (nodes + fluid->starting) * step_s / 3600;
-    hours->busy_hours += flow.rows > 0 ? fmin(flow.rows, 1) * nodes * step_s / 3600 : 0;
+    double busy_s = fmin(flow.rows, 1) * nodes * step_s;
+    hours->busy_hours += busy_s / 3600;
+    result->busy_hours += busy_s / 3600;
+    fluid->work_s += flow.work * busy_s;
     result->node_hours += (nodes + fluid->starting) * step_s / 3600;
     fluid->now_s += step_s;
 }
@@ -264,11 +274,7 @@ bool fluid_run(const struct run_config *config, const struct fluid_input *input,
     result->duration_s = fluid.now_s;
     result->nodes_mean = result->node_hours * 3600 / fluid.now_s;
     result->latency_mean_s = result->requests > 0 ? fluid.in_system_area / result->requests : 0;
-    struct trace_window lengths = input->windows[0];
-    lengths.prompt = result->prompt_tokens / fmax(result->requests, 1);
-    lengths.output = fmax(result->output_tokens / fmax(result->requests, 1), 1);
-    result->utilisation =
-        result->output_tokens / (best_speed(&fluid, &lengths) * result->node_hours * 3600);
+    result->utilisation = fluid.work_s / 3600 / result->node_hours;
     result->hours_count = (uint32_t)ceil(fluid.now_s / 3600);
     if (result->hours_count > RUN_HOURS_MAX)
         result->hours_count = RUN_HOURS_MAX;

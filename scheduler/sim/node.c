@@ -295,6 +295,12 @@ static bool end_sequence(struct node *node, const struct node_sequence *sequence
     return true;
 }
 
+static bool park(struct node *node, const struct node_sequence *sequence, struct err *err)
+{
+    node->kv_parked += sequence->prompt + sequence->output;
+    return push(&node->parked, sequence, err);
+}
+
 /* Tokens that a decoding sequence has in the cache after the current step. */
 static uint64_t cached(const struct node *node, const struct node_sequence *sequence)
 {
@@ -313,7 +319,7 @@ static bool end_decoding(struct node *node, struct node_outcome *outcome, struct
     while (heap->count > 0 && heap->items[0].end_step <= node->step) {
         struct node_sequence ended = heap->items[0];
         heap_remove(heap, 0);
-        if (node->config.classic ? !push(&node->parked, &ended, err)
+        if (node->config.classic ? !park(node, &ended, err)
                                  : !end_sequence(node, &ended, outcome, err))
             return false;
     }
@@ -329,6 +335,7 @@ static bool end_batch(struct node *node, struct node_outcome *outcome, struct er
         if (!end_sequence(node, &node->parked.items[i], outcome, err))
             return false;
     node->parked.count = 0;
+    node->kv_parked = 0;
     return true;
 }
 
@@ -346,7 +353,7 @@ static bool start_decoding(struct node *node, struct node_sequence *sequence,
     sequence->output--;
     sequence->end_step = node->step + sequence->output;
     if (sequence->output == 0)
-        return node->config.classic ? push(&node->parked, sequence, err)
+        return node->config.classic ? park(node, sequence, err)
                                     : end_sequence(node, sequence, outcome, err);
     if (!push(&node->decoding, sequence, err))
         return false;
@@ -403,6 +410,25 @@ static bool make_room(struct node *node, struct err *err)
     return true;
 }
 
+/* Before the step's ends change anything. */
+static void count_work(struct node *node)
+{
+    uint32_t left = node->shape.prefill_rows, fresh = 0;
+
+    for (uint32_t i = node->filling.head; left > 0; i++) {
+        const struct node_sequence *s = &node->filling.items[i];
+        uint32_t rows = s->prompt - s->prefilled < left ? s->prompt - s->prefilled : left;
+        left -= rows;
+        fresh += s->again ? 0 : rows;
+    }
+    const struct step_work work = {
+        .decode_rows = node->decoding.count,
+        .prefill_rows = fresh,
+        .context_tokens = (double)(node->shape.kv_tokens - node->kv_parked),
+        .memory_tokens = (double)(node->kv_used - node->kv_parked)};
+    node->work_us += step_model_work_us(node->config.model, &work);
+}
+
 bool node_end(struct node *node, double us, struct node_outcome *outcome, struct err *err)
 {
     const struct node_config *config = &node->config;
@@ -415,6 +441,7 @@ bool node_end(struct node *node, double us, struct node_outcome *outcome, struct
     node->step++;
     outcome->first_count = outcome->ended_count = 0;
     node->busy_us += (int64_t)us;
+    count_work(node);
     node->rows_total += node->shape.decode_rows + node->shape.prefill_rows;
     node->load += config->load_smoothing * (load - node->load);
     node->step_us += (node->step == 1 ? 1 : step_smoothing) * (us - node->step_us);

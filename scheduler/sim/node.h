@@ -71,11 +71,13 @@ struct node {
     uint64_t step;           /* steps done */
     uint64_t kv_used;        /* tokens of memory that running sequences hold */
     uint64_t kv_context;     /* their contexts, added up: more where they share blocks */
+    uint64_t kv_parked;      /* of these, of parked ones */
     struct step_shape shape; /* of the step under way */
     bool stepping;
     double load;
     double step_us; /* EWMA */
     int64_t busy_us;
+    double work_us; /* of that, what the work needs at least (step_model_work_us()) */
     uint64_t prefill_tokens, decode_tokens, preemptions, rows_total;
 };
 

@@ -91,11 +91,10 @@ struct run_result {
     uint64_t affinity_assignments;
     double duration_s; /* first arrival to last result, or the horizon */
     double node_hours;
-    double busy_hours;
+    double busy_hours; /* with a step under way; a node that decodes one sequence is busy, too */
     uint64_t steps;
-    /* Output tokens over what the nodes could have made in their hours at the largest batch whose
-     * step still meets the target, with each hour's lengths: busy time alone would call a node full
-     * that decodes one sequence. */
+    /* The least node time that all work of the steps could have taken (step_model_work_us()) over
+     * the node-hours: at most the busy share, and so 1. */
     double utilisation;
     double latency_mean_s;
     float *latency_s; /* (requests), arrival to result, sorted */

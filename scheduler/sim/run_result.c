@@ -4,54 +4,15 @@
 
 #include "scheduler/sim/arrivals.h"
 
-/* What was asked for, and the context that its output tokens read, as in struct trace. */
-struct demand {
-    double count, prompt, output, context;
-};
-
-static double node_speed(const struct run_config *config, const struct demand *demand)
-{
-    const struct step_lengths lengths = {.prompt = demand->prompt / demand->count *
-                                                   (1 - config->cached_share),
-                                         .output = demand->output / demand->count,
-                                         .context = demand->context / demand->output};
-
-    return step_model_speed(config->model, &lengths, config->step_us_target);
-}
-
 double run_node_speed(const struct run_config *config, const struct trace *trace)
 {
-    return node_speed(config, &(struct demand){.count = (double)trace->count,
-                                               .prompt = (double)trace->prompt_tokens,
-                                               .output = (double)trace->output_tokens,
-                                               .context = trace->context_tokens});
-}
+    double count = (double)trace->count, output = (double)trace->output_tokens;
+    const struct step_lengths lengths = {.prompt = (double)trace->prompt_tokens / count *
+                                                   (1 - config->cached_share),
+                                         .output = output / count,
+                                         .context = trace->context_tokens / output};
 
-/* Tokens that the nodes could have made in their hours, each hour with the lengths that it
- * brought: long answers read long contexts, and a node makes half as many of them. */
-static double possible_tokens(const struct run *run)
-{
-    const struct run_result *result = run->result;
-    struct demand hours[RUN_HOURS_MAX] = {0};
-    double speed = run_node_speed(run->config, run->trace), sum = 0, known = 0;
-
-    for (size_t i = 0; i < run->trace->count; i++) {
-        const struct trace_request *request = &run->trace->requests[i];
-        int64_t hour = request->arrival_us / RUN_HOUR_US;
-        struct demand *demand = &hours[hour < RUN_HOURS_MAX ? hour : RUN_HOURS_MAX - 1];
-        demand->count++;
-        demand->prompt += request->prompt_tokens;
-        demand->output += request->output_tokens;
-        demand->context += trace_request_context(request);
-    }
-    for (uint32_t h = 0; h < result->hours_count; h++) {
-        if (hours[h].output > 0)
-            speed = node_speed(run->config, &hours[h]);
-        sum += speed * result->hours[h].node_hours * 3600;
-        known += result->hours[h].node_hours;
-    }
-    /* Hours are counted by ticks, node-hours by the microsecond. */
-    return known > 0 ? sum * result->node_hours / known : 0;
+    return step_model_speed(config->model, &lengths, config->step_us_target);
 }
 
 static int ascending(const void *a, const void *b)
@@ -87,6 +48,7 @@ static void take_times(struct run *run, size_t i)
 static void sum_nodes(struct run *run, int64_t end_us)
 {
     struct run_result *result = run->result;
+    double work_us = 0;
 
     for (uint32_t slot = 0; slot < run->fleet.count; slot++) {
         const struct member *member = &run->fleet.members[slot];
@@ -95,10 +57,10 @@ static void sum_nodes(struct run *run, int64_t end_us)
         result->busy_hours += (double)member->node.busy_us / (double)RUN_HOUR_US;
         result->steps += member->node.step;
         result->preemptions += member->node.preemptions;
+        work_us += member->node.work_us;
     }
     result->imbalance = result->steps ? run->imbalance_sum / (double)result->steps : 1;
-    double possible = possible_tokens(run);
-    result->utilisation = possible > 0 ? (double)result->output_tokens / possible : 0;
+    result->utilisation = work_us / (double)RUN_HOUR_US / result->node_hours;
 }
 
 static void sum_prefixes(struct run *run)

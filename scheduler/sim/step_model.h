@@ -54,6 +54,18 @@ bool step_model_write(const struct step_model *model, const char *path, struct e
 
 double step_model_us(const struct step_model *model, const struct step_shape *shape);
 
+/* What a step did that had to be done: padding and what is computed again are left out. */
+struct step_work {
+    double decode_rows, prefill_rows;
+    double context_tokens; /* read for the decode rows */
+    double memory_tokens;  /* held: less than the context where sequences share it */
+};
+
+/* The least time that this work takes of a node: with experts loaded evenly, and in batches as full
+ * as buffers and memory allow, so that of the fixed time it is charged the share that it fills.
+ * Never more than step_model_us() of the step that did it. */
+double step_model_work_us(const struct step_model *model, const struct step_work *work);
+
 /* Of the requests that a node answers, in the mean. */
 struct step_lengths {
     double prompt;  /* tokens to compute: those in a cache left out */

@@ -137,6 +137,10 @@ static void run_both(const struct run_config *config, const struct trace_window 
     agree("prompt tokens of the hour", (double)steps.hours[0].prompt_tokens,
           (double)flows.hours[0].prompt_tokens);
     agree("mean latency", steps.latency_mean_s, flows.latency_mean_s);
+    /* Not over the whole time, whose end a few long answers decide. */
+    agree("hours of work", steps.utilisation * steps.node_hours,
+          flows.utilisation * flows.node_hours);
+    agree("busy hours of the hour", steps.hours[0].busy_hours, flows.hours[0].busy_hours);
     assert_true(fabs(flows.requests / (double)trace.count - 1) < 0.001);
     run_result_free(&steps);
     trace_free(&trace);

@@ -112,9 +112,35 @@ static void every_request_once(void **state)
         assert_true(i == 0 || result.latency_s[i] >= result.latency_s[i - 1]);
     }
     assert_true(result.busy_hours <= result.node_hours);
-    assert_true(result.utilisation > 0 && result.utilisation < 1);
+    assert_true(result.utilisation > 0);
+    assert_true(result.utilisation < result.busy_hours / result.node_hours);
     assert_true(result.latency_mean_s > (double)run_quantile(result.first_s, result.requests, 0.1));
     run_result_free(&result);
+    trace_free(&trace);
+}
+
+/* A job on one node keeps it busy from the first to the last moment. What it does is never more than
+ * a node can do, however long its steps, and a batch that waits for its longest answer does less. */
+static void no_node_does_more_than_it_can(void **state)
+{
+    static const enum batch_policy_kind kinds[] = {BATCH_STATIC, BATCH_ADAPTIVE, BATCH_STATIC};
+    struct run_result results[3];
+    struct trace trace;
+
+    (void)state;
+    make_trace(&trace, 1000, 4, 1000, 200);
+    for (int i = 0; i < 3; i++) {
+        struct run_config config = config_of(1, kinds[i], 1024);
+        config.classic = i == 2;
+        config.policy.step_us_target = 0;
+        assert_true(run_trace(&config, &trace, &results[i], &(struct err){0}));
+        double busy = results[i].busy_hours / results[i].node_hours;
+assert_true(busy > 0.98 && busy <= 1);
+        assert_true(results[i].utilisation > 0.3 && results[i].utilisation < busy);
+    }
+    assert_true(results[2].utilisation < 0.8 * results[0].utilisation);
+    for (int i = 0; i < 3; i++)
+        run_result_free(&results[i]);
     trace_free(&trace);
 }
 
@@ -344,6 +370,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_request_once),
+        cmocka_unit_test(no_node_does_more_than_it_can),
         cmocka_unit_test(a_queue_by_the_book),
         cmocka_unit_test(the_same_seed_gives_the_same_run),
         cmocka_unit_test(adaptive_beats_a_base_that_is_too_small),

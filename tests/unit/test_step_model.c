@@ -28,6 +28,20 @@ static const struct step_model model = {.name = "test",
                                         .chunk_tokens = 64,
                                         .usd_per_hour = 2.5};
 
+static void test_the_work_of_a_step_by_hand(void **state)
+{
+    struct step_work work = {4, 3, 200, 100};
+
+    (void)state;
+    /* 4 of 8 rows, a tenth of the memory: half of the 1000, and 4 * 10 + 3 * 20 + 0.5 * 200. */
+    assert_true(step_model_work_us(&model, &work) == 700);
+    work.memory_tokens = 750;
+    assert_true(step_model_work_us(&model, &work) == 950);
+    work.memory_tokens = 1500; /* one sequence that is longer than the memory */
+    assert_true(step_model_work_us(&model, &work) == 1200);
+    assert_true(step_model_work_us(&model, &(struct step_work){0}) == 0);
+}
+
 static void test_a_step_by_hand(void **state)
 {
     (void)state;
@@ -132,6 +146,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_step_by_hand),
+        cmocka_unit_test(test_the_work_of_a_step_by_hand),
         cmocka_unit_test(test_fit_finds_what_made_the_samples),
         cmocka_unit_test(test_fit_is_never_negative),
         cmocka_unit_test(test_files),
