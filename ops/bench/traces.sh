@@ -3,8 +3,10 @@
 #
 # traces.sh [FOLDER]: the runs behind docs/RESULTS.md, one text file each (FOLDER: var/results).
 #
-# All policies' parameters are pelton-sim's defaults, the same on every trace; nodes and rates are
-# chosen so that a trace keeps its nodes busy at its peak.
+# The policies' parameters are the same on every trace: those that pelton-scheduler ships, and the
+# step target that belongs to the limit on latency. Two kinds of runs differ, and say so in their
+# names: untuned-* (nothing but what is shipped) and published-day*. Nodes and rates are chosen so
+# that a trace keeps its nodes busy at its peak.
 set -euo pipefail
 case ${1:-} in
 -h | --help) sed -n '4,/^set/s/^# \{0,1\}//p' "$0"; exit ;;
@@ -16,6 +18,7 @@ mkdir -p "$folder"
 sim=${PELTON_SIM:-build/pelton-sim}
 traces=ops/bench/traces
 all=static,formula,adaptive,classic
+promise=(--step-target 100ms) # what pelton-sim's limit gives every output token
 run() {
     local name=$1
     shift
@@ -28,9 +31,12 @@ run() {
     grep -v '^{' "$folder/$name.txt"
     echo
 }
-azure=(--trace $traces/azure-conv-2023.csv --nodes 1)
-mooncake=(--trace $traces/mooncake-conversation.jsonl --nodes 2 --cached 37%)
-day=(--trace $traces/servegen-deepseek-r1-day.csv)
+azure_alone=(--trace $traces/azure-conv-2023.csv --nodes 1)
+mooncake_alone=(--trace $traces/mooncake-conversation.jsonl --nodes 2 --cached 37%)
+day_alone=(--trace $traces/servegen-deepseek-r1-day.csv)
+azure=("${azure_alone[@]}" "${promise[@]}")
+mooncake=("${mooncake_alone[@]}" "${promise[@]}")
+day=("${day_alone[@]}" "${promise[@]}")
 
 run azure "${azure[@]}" --scale 2 --policy $all --find-limit
 run azure-rush "${azure[@]}" --scale 4 --policy $all
@@ -40,17 +46,26 @@ run mooncake-rush "${mooncake[@]}" --scale 2.5 --policy $all
 run day-morning "${day[@]}" --from 5h --length 3h --nodes 5 --policy $all --find-limit
 run day-morning-measured "${day[@]}" --from 5h --length 3h --nodes 5 --kv-measured \
     --policy static,adaptive --find-limit
-for base in 32; do # no sweep: what an untuned configuration gets
-    run "azure-base-$base" "${azure[@]}" --scale 2 --base-batch-size $base --find-limit
-    run "mooncake-base-$base" "${mooncake[@]}" --scale 1.5 --base-batch-size $base --find-limit
-    run "day-morning-base-$base" "${day[@]}" --from 5h --length 3h --nodes 5 \
-        --base-batch-size $base --find-limit
+# What an untuned configuration gets: no sweep, no step target; and with the published maximum.
+untuned=(--base-batch-size 32 --find-limit)
+for max in auto 128; do
+    run "untuned-azure-$max" "${azure_alone[@]}" --scale 2 "${untuned[@]}" --max-batch-size $max
+    run "untuned-mooncake-$max" "${mooncake_alone[@]}" --scale 1.5 "${untuned[@]}" \
+        --max-batch-size $max
+    run "untuned-day-morning-$max" "${day_alone[@]}" --from 5h --length 3h --nodes 5 \
+        "${untuned[@]}" --max-batch-size $max
 done
+# Why long_request_tokens is 0: half of each batch kept for short requests.
+run untuned-day-morning-long "${day_alone[@]}" --from 5h --length 3h --nodes 5 "${untuned[@]}" \
+    --policy adaptive --long-request-tokens 4096
+run untuned-mooncake-long "${mooncake_alone[@]}" --scale 1.5 "${untuned[@]}" --policy adaptive \
+    --long-request-tokens 4096
 {
     echo prompt,output
     tail -n +2 $traces/azure-conv-2023.csv | tr -d '\r' | cut -d, -f2,3
 } >"$folder/job.csv"
-run offline --trace "$folder/job.csv" --columns prompt=prompt,output=output --nodes 1 --policy $all
+run offline --trace "$folder/job.csv" --columns prompt=prompt,output=output --nodes 1 \
+    "${promise[@]}" --policy $all
 run day "${day[@]}" --nodes 5 --policy $all --find-limit --plot "$folder/day"
 
 # The planner: settings swept on the first half of the day, what was chosen on the second and the
@@ -73,7 +88,7 @@ ops/bench/agents >"$folder/agents.jsonl"
 for name in conversation agents; do # prefix caches, and who gets what for them
     prompts=(--trace $traces/mooncake-conversation.jsonl --scale 2.5)
     [ $name = conversation ] || prompts=(--trace "$folder/agents.jsonl" --scale 3)
-    prompts+=(--nodes 4 --policy adaptive --base-batch-size 128)
+    prompts+=("${promise[@]}" --nodes 4 --policy adaptive --base-batch-size 32)
     run "$name-affinity" "${prompts[@]}" --find-limit
     run "$name-load" "${prompts[@]}" --prefix-affinity-weight 0 --find-limit
     run "$name-shared" "${prompts[@]}" --prefix-affinity-weight 0 --prefix-caches shared \
@@ -82,11 +97,16 @@ for name in conversation agents; do # prefix caches, and who gets what for them
 done
 for weight in 0 1; do # a job: all there at once
     run "agents-job-$weight" --trace "$folder/agents.jsonl" --scale 1000 --nodes 4 \
-        --policy adaptive --base-batch-size 128 --prefix-affinity-weight $weight
+        "${promise[@]}" --policy adaptive --base-batch-size 32 --prefix-affinity-weight $weight
 done
 run agents-job-shared --trace "$folder/agents.jsonl" --scale 1000 --nodes 4 --policy adaptive \
-    --base-batch-size 128 --prefix-affinity-weight 0 --prefix-caches shared
+    "${promise[@]}" --base-batch-size 32 --prefix-affinity-weight 0 --prefix-caches shared
 ops/bench/published-day >"$folder/published-day.csv"
-run published-day --trace "$folder/published-day.csv" --fluid --autoscale --nodes 278 \
-    --nodes-min 68 --cached 56.25% --base-batch-size 800 --kv-share 95% \
-    --utilisation-target 95% --plot "$folder/published-day"
+published=(--trace "$folder/published-day.csv" --fluid --autoscale --cached 56.25%)
+own=(--base-batch-size 800 --kv-share 95% --utilisation-target 95% "${promise[@]}")
+run published-day "${published[@]}" "${own[@]}" --nodes 278 --nodes-min 68 \
+    --plot "$folder/published-day"
+run published-day-unbounded "${published[@]}" "${own[@]}" --nodes 1000
+run published-day-untuned "${published[@]}" --base-batch-size 32 --nodes 1000
+run predict --predict --trace $traces/servegen-deepseek-r1-day.csv \
+    --prediction-model-path ops/models/traffic-lstm.safetensors

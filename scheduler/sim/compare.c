@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <pthread.h>
 
+#include "scheduler/settings.h"
 #include "scheduler/sim/crew.h"
 #include "scheduler/sim/search.h"
 
@@ -13,15 +14,16 @@ enum {
     RANKS = 8,
     SPARE_PLACES = 32, /* published for prefill: 32 redundant experts */
     TOP_K = 8,
-    ASSIGN_AHEAD_PERCENT = 25,
 };
 
 static const int64_t heartbeat_us = 1000000;
 static const double balance_gain_min = 1.02;
 /* More late requests than this and the policy does not sustain the trace: its run ends here. */
 static const double late_share = 0.01;
-/* Of every run, for the case that nothing ends any more. */
-static const int64_t horizon_us = (int64_t)7 * 24 * 3600 * 1000000;
+/* Of every run behind its last arrival, for the case that nothing ends any more, and before it,
+ * since idle nodes cost time, too: a month of ticks takes a minute. */
+static const int64_t day_us = (int64_t)24 * 3600 * 1000000;
+enum { OUTLAST_DAYS = 7, TRACE_DAYS_MAX = 31 };
 
 static bool setup_trace_options(struct sim_setup *setup, struct err *err)
 {
@@ -82,8 +84,13 @@ bool sim_setup_models(struct sim_setup *setup, const struct sim_options *options
 
 bool sim_setup(struct sim_setup *setup, const struct sim_options *options, struct err *err)
 {
-    return sim_setup_models(setup, options, err) &&
-           trace_read(&setup->trace, &setup->trace_options, err);
+    if (!sim_setup_models(setup, options, err) ||
+        !trace_read(&setup->trace, &setup->trace_options, err))
+        return false;
+    return setup->trace.duration_us <= TRACE_DAYS_MAX * day_us ||
+           err_set(err, ERR_REJECT, "--scale %g makes %.0f days of the trace; at most %d are run",
+                   options->scale, (double)setup->trace.duration_us / (double)day_us,
+                   TRACE_DAYS_MAX);
 }
 
 void sim_setup_free(struct sim_setup *setup)
@@ -95,16 +102,16 @@ static struct batch_policy batch_policy(const struct sim_setup *setup, enum sim_
                                         uint32_t base)
 {
     const struct sim_options *options = setup->options;
-    /* What memory holds is what the adaptive policy finds out; the formula never exceeds 1.8 times
-     * its base, and its published blocks have 4 times the base as the limit. */
-    int64_t held = policy == SIM_ADAPTIVE ? setup->model.max_seqs : 4 * (int64_t)base;
-    int64_t max = options->max > 0 ? options->max : held;
+    /* A fixed cap is what it says: only the memory that requests reserve may stop it. */
+    bool fixed = policy == SIM_STATIC || policy == SIM_CLASSIC;
+    int64_t max = fixed ? base : options->max;
 
     return (struct batch_policy){.kind = policy == SIM_FORMULA    ? BATCH_FORMULA
                                          : policy == SIM_ADAPTIVE ? BATCH_ADAPTIVE
                                                                   : BATCH_STATIC,
                                  .base = base,
                                  .max = max < base ? base : (uint32_t)max,
+                                 .max_auto = !fixed && max == SETTINGS_BATCH_AUTO,
                                  .alpha = options->alpha,
                                  .threshold = options->threshold,
                                  .smoothing = options->smoothing,
@@ -114,15 +121,20 @@ static struct batch_policy batch_policy(const struct sim_setup *setup, enum sim_
                                  .step_us_target = (double)options->step_target_us};
 }
 
+enum run_caches sim_caches(const struct sim_setup *setup)
+{
+    bool blocks = setup->trace.blocks_limit > 0 && setup->options->cached_share <= 0;
+
+    return blocks ? (enum run_caches)setup->options->prefix_caches : RUN_CACHES_OFF;
+}
+
 void sim_run_config(const struct sim_setup *setup, enum sim_policy policy, uint32_t base,
                     struct run_config *config)
 {
     const struct sim_options *options = setup->options;
     struct predict_params predictor = predict_defaults((enum predict_kind)options->predictor);
-    int64_t windows = options->ahead_us / options->window_us;
 
-    bool blocks = setup->trace.blocks_limit > 0 && options->cached_share <= 0;
-    enum run_caches caches = blocks ? (enum run_caches)options->prefix_caches : RUN_CACHES_OFF;
+    const enum run_caches caches = sim_caches(setup);
 
     predictor.lstm = &setup->lstm;
     /* An offline job has no time in which it must be sustained. */
@@ -138,10 +150,12 @@ void sim_run_config(const struct sim_setup *setup, enum sim_policy policy, uint3
         .caches = caches,
         .prefix_affinity_weight = caches == RUN_CACHES_OFF ? 0 : options->prefix_affinity_weight,
         .kv_share = options->kv_measured || policy == SIM_ADAPTIVE ? options->kv_share : 0,
-        .assign_ahead_percent = ASSIGN_AHEAD_PERCENT,
+        .assign_ahead_percent = (uint32_t)(100 * options->assign_ahead + 0.5),
+        .long_request_tokens = (uint32_t)options->long_request_tokens,
+        .long_share_percent = (uint32_t)(100 * options->long_share + 0.5),
         .tick_us = options->tick_us,
         .heartbeat_us = heartbeat_us,
-        .step_us_target = (double)options->step_target_us,
+        .step_us_target = (double)options->token_limit_us,
         .balance_us = options->balance_us,
         .balance_gain_min = balance_gain_min,
         .scale = options->autoscale,
@@ -154,11 +168,11 @@ void sim_run_config(const struct sim_setup *setup, enum sim_policy policy, uint3
                      .predictor = predictor,
                      .step_us_target = options->step_target_us,
                      .forecasts = true,
-                     .windows_ahead = (uint32_t)(windows < 1 ? 1 : windows),
+                     .windows_ahead = (uint32_t)(options->ahead_us / options->window_us) + 1,
                      .window_ms = options->window_us / 1000,
                      .interval_ms = options->plan_us / 1000},
         .node_start_us = options->node_start_us,
-        .horizon_us = setup->trace.offline ? 0 : horizon_us,
+        .horizon_us = setup->trace.offline ? 0 : setup->trace.duration_us + OUTLAST_DAYS * day_us,
         .late_base_us = sim_sustained_us,
         .late_share = setup->trace.offline ? 0 : late_share,
         .limit_first_us = options->limit_first_us,

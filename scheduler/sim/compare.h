@@ -30,7 +30,7 @@ struct sim_row {
     enum sim_policy policy;
     uint32_t base;
     struct run_result result;
-    double limit_scale; /* 0: not searched, or none holds */
+    double limit_scale; /* of the trace's own rate, as --scale; 0: not searched, or none holds */
     double limit_tokens_per_s;
 };
 
@@ -49,6 +49,9 @@ bool sim_setup_models(struct sim_setup *setup, const struct sim_options *options
 /* The same, and the trace. */
 bool sim_setup(struct sim_setup *setup, const struct sim_options *options, struct err *err);
 void sim_setup_free(struct sim_setup *setup);
+
+/* Do nodes have prefix caches: the trace names its blocks, and --cached gives no share instead. */
+enum run_caches sim_caches(const struct sim_setup *setup);
 
 /* The run of one policy with this base batch size. */
 void sim_run_config(const struct sim_setup *setup, enum sim_policy policy, uint32_t base,

@@ -132,14 +132,22 @@ static void advance(struct fluid *fluid, double step_s)
     fluid->now_s += step_s;
 }
 
+/* What scheduler/capacity.h learns from the nodes' reports: the speed of one with the largest batch
+ * that policy, memory and the step time wanted allow it. */
 static double best_speed(const struct fluid *fluid, const struct trace_window *window)
 {
     const struct run_config *config = fluid->config;
+    const struct batch_signal signal = {.kv_tokens = config->model->kv_tokens,
+                                        .kv_tokens_need = trace_window_context(window),
+                                        .max_seqs = config->model->max_seqs};
     const struct step_lengths lengths = {.prompt = window->prompt * (1 - config->cached_share),
                                          .output = window->output,
                                          .context = trace_window_context(window)};
+    struct step_model model = *config->model;
+    int64_t target_us = config->capacity.step_us_target;
 
-    return step_model_speed(config->model, &lengths, config->step_us_target);
+    model.max_seqs = batch_size_most(&config->policy, &signal);
+    return step_model_speed(&model, &lengths, target_us > 0 ? (double)target_us : INFINITY);
 }
 
 /* A full list lets the newest two arrive together, at the later time. */
@@ -219,6 +227,7 @@ static void update_batch(struct fluid *fluid)
         .running = (uint32_t)running,
         .kv_tokens_used = (uint64_t)(running * trace_window_context(&lengths)),
         .kv_tokens = config->model->kv_tokens,
+        .kv_tokens_need = trace_window_context(&lengths),
         .max_seqs = config->model->max_seqs};
 
     /* As many windows of the policy as have passed. */

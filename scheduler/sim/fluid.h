@@ -27,8 +27,8 @@ struct fluid_result {
     double requests, prompt_tokens, output_tokens; /* done */
     double duration_s;
     double node_hours;
-    double busy_hours;  /* with a step under way */
-    double utilisation; /* as in struct run_result */
+    double busy_hours;     /* with a step under way */
+    double utilisation;    /* as in struct run_result */
     double latency_mean_s; /* over the day */
     double waiting_max;    /* requests beside the running ones */
     uint32_t nodes_min, nodes_max;

@@ -421,11 +421,11 @@ static void count_work(struct node *node)
         left -= rows;
         fresh += s->again ? 0 : rows;
     }
-    const struct step_work work = {
-        .decode_rows = node->decoding.count,
-        .prefill_rows = fresh,
-        .context_tokens = (double)(node->shape.kv_tokens - node->kv_parked),
-        .memory_tokens = (double)(node->kv_used - node->kv_parked)};
+    const struct step_work work = {.decode_rows = node->decoding.count,
+                                   .prefill_rows = fresh,
+                                   .context_tokens =
+                                       (double)(node->shape.kv_tokens - node->kv_parked),
+                                   .memory_tokens = (double)(node->kv_used - node->kv_parked)};
     node->work_us += step_model_work_us(node->config.model, &work);
 }
 

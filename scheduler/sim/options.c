@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "scheduler/defaults.h"
+#include "scheduler/settings.h"
+
 const char *const sim_policy_names[SIM_POLICIES] = {"static", "formula", "adaptive", "classic"};
 
 #define KEY(key, kind, member, initial, ...)                                                       \
@@ -35,24 +38,24 @@ static const struct config_key keys[] = {
         .word_value = 0,
         .help = "Base batch size; auto takes the best static one of a sweep on the trace's first "
                 "half."),
-    KEY("max_batch_size", CONFIG_INT, max, "auto", .min = 1, .max = 1e6, .word = "auto",
-        .word_value = 0,
-        .help = "Largest batch; auto is what a node holds (adaptive) or four times the base."),
-    KEY("alpha", CONFIG_DOUBLE, alpha, "0.5", .min = 0.2, .max = 0.8,
+    KEY("max_batch_size", CONFIG_INT, max, DEFAULT_BATCH_MAX, .min = 1, .max = 4096, .word = "auto",
+        .word_value = SETTINGS_BATCH_AUTO,
+        .help = "Largest batch of the dynamic policies; auto: what kv_share of the memory holds."),
+    KEY("alpha", CONFIG_DOUBLE, alpha, DEFAULT_BATCH_ALPHA, .min = 0.2, .max = 0.8,
         .help = "Of the published formula."),
-    KEY("expert_load_threshold", CONFIG_DOUBLE, threshold, "0.75", .min = 0.01, .max = 100,
-        .help = "Load at which the formula gives the base."),
-    KEY("smoothing", CONFIG_DOUBLE, smoothing, "0.3", .min = 0.001, .max = 1,
+    KEY("expert_load_threshold", CONFIG_DOUBLE, threshold, DEFAULT_BATCH_THRESHOLD, .min = 0.01,
+        .max = 100, .help = "Load at which the formula gives the base."),
+    KEY("smoothing", CONFIG_DOUBLE, smoothing, DEFAULT_BATCH_SMOOTHING, .min = 0.001, .max = 1,
         .help = "Weight of the newest answer."),
-    KEY("pressure_gain", CONFIG_DOUBLE, pressure_gain, "1", .min = 0, .max = 16,
+    KEY("pressure_gain", CONFIG_DOUBLE, pressure_gain, DEFAULT_PRESSURE_GAIN, .min = 0, .max = 16,
         .help = "Adaptive: growth of the batch under full lag pressure."),
-    KEY("kv_share", CONFIG_PERCENT, kv_share, "75%", .min = 0.05, .max = 1,
+    KEY("kv_share", CONFIG_PERCENT, kv_share, DEFAULT_KV_SHARE, .min = 0.05, .max = 1,
         .help = "Adaptive: KV memory that batches may plan with."),
     KEY("kv_measured", CONFIG_BOOL, kv_measured, "false",
         .help = "Let the other policies plan with that share of measured use, too, instead of "
                 "reserving each request's most."),
-    KEY("dynamic_adjust_window", CONFIG_DURATION, batch_window_us, "500ms", .min = 1000,
-        .max = 3.6e9, .help = "Time between two changes of a batch size."),
+    KEY("dynamic_adjust_window", CONFIG_DURATION, batch_window_us, DEFAULT_BATCH_WINDOW,
+        .min = 1000, .max = 3.6e9, .help = "Time between two changes of a batch size."),
     KEY("scale", CONFIG_DOUBLE, scale, "1", .min = 1e-6, .max = 1e6,
         .help = "Multiplies the arrival rate."),
     KEY("from", CONFIG_DURATION, from_us, "0s", .min = 0, .max = 1e15,
@@ -65,13 +68,25 @@ static const struct config_key keys[] = {
     KEY("prefix_caches", CONFIG_CHOICE, prefix_caches, "node", .choices = "off|node|shared",
         .help = "Of a trace that names its blocks: each node's own in its KV memory, or an "
                 "unbounded one for all as the ceiling."),
-    KEY("prefix_affinity_weight", CONFIG_DOUBLE, prefix_affinity_weight, "1", .min = 0, .max = 100,
+    KEY("prefix_affinity_weight", CONFIG_DOUBLE, prefix_affinity_weight,
+        DEFAULT_PREFIX_AFFINITY_WEIGHT, .min = 0, .max = 100,
         .help = "Weight of prompt tokens to compute when a node is chosen; 0: nodes are filled "
                 "evenly."),
     KEY("interactive", CONFIG_PERCENT, interactive, "0%", .min = 0, .max = 1,
         .help = "Share of the requests that are interactive, drawn by lot; latencies by class."),
-    KEY("step_target", CONFIG_DURATION, step_target_us, "100ms", .min = 1, .max = 1e9,
-        .help = "Step time that still meets the token latency wanted; load 1."),
+    KEY("step_target", CONFIG_DURATION, step_target_us, DEFAULT_STEP_TARGET, .min = 1, .max = 1e9,
+        .word = "none", .word_value = 0,
+        .help = "Adaptive: slowest step that still meets the token latency wanted."),
+    KEY("token_limit", CONFIG_DURATION, token_limit_us, "100ms", .min = 1, .max = 1e9,
+        .help = "Time for an output token, by which requests are judged (--limit-first); a step "
+                "that takes as long is load 1."),
+    KEY("assign_ahead", CONFIG_PERCENT, assign_ahead, DEFAULT_ASSIGN_AHEAD, .min = 0, .max = 8,
+        .help = "Requests queued at a node beyond its batch, as a share of the batch size."),
+    KEY("long_request_tokens", CONFIG_INT, long_request_tokens, DEFAULT_LONG_REQUEST_TOKENS,
+        .min = 0, .max = 1e9,
+        .help = "From this many estimated tokens on a request is long; 0: none is."),
+    KEY("long_share", CONFIG_PERCENT, long_share, DEFAULT_LONG_SHARE, .min = 0, .max = 1,
+        .help = "Share of a batch that long requests may hold; at least one may."),
     KEY("tick", CONFIG_DURATION, tick_us, "100ms", .min = 1000, .max = 1e7,
         .help = "Time between two transactions of the scheduler."),
     KEY("load_balance_interval", CONFIG_DURATION, balance_us, "10s", .min = 0, .max = 1e11,
@@ -86,23 +101,23 @@ static const struct config_key keys[] = {
         .help = "Only the errors of all predictors, 15 and 30 minutes ahead; trace by windows."),
     KEY("planner_window", CONFIG_DURATION, window_us, "1min", .min = 1e6, .max = 1e11,
         .help = "Traffic is averaged over such windows for the forecast."),
-    KEY("planner_interval", CONFIG_DURATION, plan_us, "5s", .min = 1e5, .max = 1e11,
-        .help = "Time between two decisions."),
-    KEY("planner_drain", CONFIG_DURATION, drain_us, "10min", .min = 1e6, .max = 1e12,
+    KEY("planner_interval", CONFIG_DURATION, plan_us, DEFAULT_PLAN_INTERVAL, .min = 1e5,
+        .max = 1e11, .help = "Time between two decisions."),
+    KEY("planner_drain", CONFIG_DURATION, drain_us, DEFAULT_DRAIN, .min = 1e6, .max = 1e12,
         .help = "A backlog is to be worked off within this time."),
-    KEY("prediction_window", CONFIG_DURATION, ahead_us, "2min", .min = 1e6, .max = 1e11,
-        .help = "How far ahead the planner looks; no less than a node's start."),
+    KEY("prediction_window", CONFIG_DURATION, ahead_us, DEFAULT_PREDICTION_WINDOW, .min = 1e6,
+        .max = 1e11, .help = "How far ahead the planner looks."),
     KEY("node_start", CONFIG_DURATION, node_start_us, "2min", .min = 0, .max = 1e11,
         .help = "From the decision to a node's first step."),
-    KEY("scale_down_after", CONFIG_DURATION, scale_down_us, "10min", .min = 1e6, .max = 1e11,
-        .help = "How long a smaller wish must last."),
-    KEY("utilisation_target", CONFIG_PERCENT, utilisation, "90%", .min = 0.05, .max = 1,
-        .help = "Share of a node's speed the planner counts on."),
+    KEY("scale_down_after", CONFIG_DURATION, scale_down_us, DEFAULT_SCALE_DOWN, .min = 1e6,
+        .max = 1e11, .help = "How long a smaller wish must last."),
+    KEY("utilisation_target", CONFIG_PERCENT, utilisation, DEFAULT_UTILISATION, .min = 0.05,
+        .max = 1, .help = "Share of a node's speed the planner counts on."),
     KEY("find_limit", CONFIG_BOOL, find_limit, "false",
-        .help = "Also find the highest arrival scale that holds the limit on latency."),
+        .help = "Also find the highest --scale that holds the limit on latency."),
     KEY("limit_first", CONFIG_DURATION, limit_first_us, "10s", .min = 1000, .max = 1e11,
-        .help = "That limit: this and the step target for every output token, for 99 % of the "
-                "requests."),
+        .help = "A request is in time within this and --token-limit for every output token; the "
+                "limit on latency: 99 % of them are."),
     KEY("fluid", CONFIG_BOOL, fluid, "false",
         .help = "Flows instead of requests; for traces by windows."),
     KEY("fluid_window", CONFIG_DURATION, fluid_step_us, "10s", .min = 1e5, .max = 6e8,
@@ -129,6 +144,11 @@ const struct config_program sim_program = {
                "workers,\n"
                "and prints one table that compares the batching policies.",
     .epilogue =
+        "in time: answered within --limit-first and --token-limit for every output token\n"
+        "busy:    node time with a step under way\n"
+        "util:    the least node time that the same work needs, in batches as full as a node\n"
+        "         holds, experts loaded evenly, nothing padded or computed twice; at most busy\n\n"
+        "What decides batches and workers has pelton-scheduler's defaults.\n\n"
         "Examples:\n"
         "  pelton-sim --trace azure-conv-2023.csv --nodes 2 --scale 8\n"
         "  pelton-sim --trace job.csv --columns prompt=in,output=out --policy static,adaptive\n"

@@ -23,7 +23,8 @@ struct sim_options {
     const char *routing;
     double skew;
     int64_t nodes, nodes_min;
-    int64_t base, max; /* base 0: the best static size of a sweep on the trace's first half */
+    int64_t base, max; /* base 0: the best static size of a sweep on the trace's first half; max may
+                        * be SETTINGS_BATCH_AUTO */
     double alpha, threshold, smoothing, pressure_gain, kv_share;
     bool kv_measured;
     int64_t batch_window_us;
@@ -33,7 +34,11 @@ struct sim_options {
     double interactive;
     int prefix_caches; /* enum run_caches */
     double prefix_affinity_weight;
-    int64_t step_target_us, tick_us;
+    int64_t step_target_us; /* of the policy; 0: none */
+    int64_t token_limit_us;
+    double assign_ahead, long_share;
+    int64_t long_request_tokens;
+    int64_t tick_us;
     int64_t balance_us;
     bool autoscale;
     int predictor;

@@ -31,11 +31,14 @@ static void print_header(FILE *out, const struct sim_setup *setup)
         fprintf(out, ", all there at once\n");
     else
         fprintf(out, " in %.0f s\n", (double)trace->duration_us / 1e6);
-    fprintf(
-        out, "%s%" PRId64 " x %s, step target %.0f ms, skew of routing %.2g, seed %" PRId64 "\n\n",
-        setup->options->autoscale ? "up to " : "", setup->options->nodes, setup->model.name,
-        (double)setup->options->step_target_us / 1e3, setup->options->skew, setup->options->seed);
+    fprintf(out, "%s%" PRId64 " x %s, rate times %g, skew of routing %.2g, seed %" PRId64 "\n\n",
+            setup->options->autoscale ? "up to " : "", setup->options->nodes, setup->model.name,
+            setup->options->scale, setup->options->skew, setup->options->seed);
 }
+
+static const char busy_and_util[] =
+    "busy: node time with a step under way. util: the least node time that the same work needs, in "
+    "batches as\nfull as a node holds, experts loaded evenly, nothing padded or computed twice\n";
 
 static const char *const class_names[CLASS_COUNT] = {"interactive", "bulk"};
 
@@ -56,39 +59,30 @@ static void print_classes(FILE *out, const struct sim_comparison *comparison)
         }
 }
 
-void report_table(FILE *out, const struct sim_setup *setup, const struct sim_comparison *comparison)
+/* Did it answer everything, and the trace is not given up? */
+static bool sustained(const struct run_result *result)
 {
-    print_header(out, setup);
-    fprintf(out, "%-9s %5s %9s %7s %9s %9s %8s %8s %7s %7s %6s %7s %9s\n", "policy", "base",
-            "tokens/s", "req/s", "P50 lat", "P99 lat", "P50 ttft", "P99 ttft", "P99 tpt", "in time",
-            "util", "$/Mtok", "node-h");
+    return !result->given_up && result->unfinished == 0;
+}
+
+static void print_notes(FILE *out, const struct sim_setup *setup,
+                        const struct sim_comparison *comparison)
+{
     for (uint32_t i = 0; i < comparison->count; i++) {
-        const struct sim_row *row = &comparison->rows[i];
-        const struct run_result *r = &row->result;
-        uint64_t n = r->requests;
-        fprintf(out,
-                "%-9s %5u %9.0f %7.2f %7.1f s %7.1f s %6.2f s %6.2f s %4.0f ms %6.2f%% %5.1f%% "
-                "%7.3f %9.2f\n",
-                sim_policy_names[row->policy], row->base, (double)r->output_tokens / r->duration_s,
-                (double)(n - r->unfinished) / r->duration_s, run_quantile(r->latency_s, n, 0.5),
-                run_quantile(r->latency_s, n, 0.99), run_quantile(r->first_s, n, 0.5),
-                run_quantile(r->first_s, n, 0.99), run_quantile(r->token_ms, n, 0.99),
-                100 * (double)r->in_time / (double)n, 100 * r->utilisation,
-                usd_per_million(setup, r->node_hours, (double)r->output_tokens), r->node_hours);
-    }
-    for (uint32_t i = 0; i < comparison->count; i++) {
-        const struct sim_row *row = &comparison->rows[i];
-        if (row->result.given_up)
+        const struct run_result *r = &comparison->rows[i].result;
+        const char *name = sim_policy_names[comparison->rows[i].policy];
+        if (r->given_up)
             fprintf(out,
                     "%s: not sustained: after %.1f h more than 1 %% of the requests had taken over "
                     "an hour; %" PRIu64 " were unfinished\n",
-                    sim_policy_names[row->policy], row->result.duration_s / 3600,
-                    row->result.unfinished);
+                    name, r->duration_s / 3600, r->unfinished);
+        else if (!sustained(r))
+            fprintf(out, "%s: not sustained: %" PRIu64 " requests were unfinished after %.1f h\n",
+                    name, r->unfinished, r->duration_s / 3600);
         if (setup->options->autoscale)
-            fprintf(out, "%s: %u to %u nodes\n", sim_policy_names[row->policy],
-                    row->result.nodes_min, row->result.nodes_max);
+            fprintf(out, "%s: %u to %u nodes\n", name, r->nodes_min, r->nodes_max);
     }
-    for (uint32_t i = 0; setup->trace.blocks_limit > 0 && i < comparison->count; i++) {
+    for (uint32_t i = 0; sim_caches(setup) != RUN_CACHES_OFF && i < comparison->count; i++) {
         const struct run_result *r = &comparison->rows[i].result;
         fprintf(out,
                 "%s: %.1f %% of the prompt tokens cached (%.1f %% expected, %.1f %% came before), "
@@ -98,18 +92,46 @@ void report_table(FILE *out, const struct sim_setup *setup, const struct sim_com
                 100 * (double)setup->trace.repeated_tokens / (double)setup->trace.prompt_tokens,
                 r->affinity_assignments);
     }
+    fprintf(out, "in time: answered within %.0f s and %.0f ms for every output token\n",
+            (double)setup->options->limit_first_us / 1e6,
+            (double)setup->options->token_limit_us / 1e3);
+    fputs(busy_and_util, out);
+}
+
+static void print_limits(FILE *out, const struct sim_comparison *comparison)
+{
+    fprintf(out, "\nhighest --scale at which 99 %% of the requests are in time:\n");
+    for (uint32_t i = 0; i < comparison->count; i++)
+        fprintf(out, "%-9s %7.3f  %9.0f tokens/s\n", sim_policy_names[comparison->rows[i].policy],
+                comparison->rows[i].limit_scale, comparison->rows[i].limit_tokens_per_s);
+}
+
+void report_table(FILE *out, const struct sim_setup *setup, const struct sim_comparison *comparison)
+{
+    print_header(out, setup);
+    fprintf(out, "%-9s %5s %9s %7s %9s %9s %8s %8s %7s %7s %6s %6s %7s %9s\n", "policy", "base",
+            "tokens/s", "req/s", "P50 lat", "P99 lat", "P50 ttft", "P99 ttft", "P99 tpt", "in time",
+            "busy", "util", "$/Mtok", "node-h");
+    for (uint32_t i = 0; i < comparison->count; i++) {
+        const struct sim_row *row = &comparison->rows[i];
+        const struct run_result *r = &row->result;
+        uint64_t n = r->requests;
+        fprintf(out,
+                "%-9s %5u %9.0f %7.2f %7.1f s %7.1f s %6.2f s %6.2f s %4.0f ms %6.2f%% %5.1f%% "
+                "%5.1f%% %7.3f %9.2f\n",
+                sim_policy_names[row->policy], row->base, (double)r->output_tokens / r->duration_s,
+                (double)(n - r->unfinished) / r->duration_s, run_quantile(r->latency_s, n, 0.5),
+                run_quantile(r->latency_s, n, 0.99), run_quantile(r->first_s, n, 0.5),
+                run_quantile(r->first_s, n, 0.99), run_quantile(r->token_ms, n, 0.99),
+                100 * (double)r->in_time / (double)n, 100 * r->busy_hours / r->node_hours,
+                100 * r->utilisation,
+                usd_per_million(setup, r->node_hours, (double)r->output_tokens), r->node_hours);
+    }
+    print_notes(out, setup, comparison);
     if (setup->options->interactive > 0)
         print_classes(out, comparison);
-    if (!comparison->limit_searched)
-        return;
-    fprintf(
-        out,
-        "\nhighest arrival scale at which 99 %% of the requests take at most %.0f s and %.0f ms "
-        "for every output token:\n",
-        (double)setup->options->limit_first_us / 1e6, (double)setup->options->step_target_us / 1e3);
-    for (uint32_t i = 0; i < comparison->count; i++)
-        fprintf(out, "%-9s %7.3f x  %9.0f tokens/s\n", sim_policy_names[comparison->rows[i].policy],
-                comparison->rows[i].limit_scale, comparison->rows[i].limit_tokens_per_s);
+    if (comparison->limit_searched)
+        print_limits(out, comparison);
 }
 
 /* Infinite times (of a run that did not finish) are null. */
@@ -157,9 +179,9 @@ static json_t *row_json(const struct sim_setup *setup, const struct sim_row *row
 
     return json_pack(
         "{s:s,s:i,s:I,s:I,s:b,s:f,s:f,s:f,s:o,s:o,s:o,s:o,s:o,s:o,s:f,s:o,s:f,s:i,s:i,s:I,s:f,"
-        "s:i,s:f,s:f,s:f,s:f,s:I,s:o,s:o}",
+        "s:i,s:f,s:f,s:f,s:f,s:I,s:o,s:o,s:f}",
         "policy", sim_policy_names[row->policy], "base", (int)row->base, "requests", (json_int_t)n,
-        "unfinished", (json_int_t)r->unfinished, "sustained", !r->given_up, "in_time",
+        "unfinished", (json_int_t)r->unfinished, "sustained", sustained(r), "in_time",
         (double)r->in_time / (double)n, "tokens_per_s", (double)r->output_tokens / r->duration_s,
         "requests_per_s", (double)(n - r->unfinished) / r->duration_s, "latency_mean_s",
         number(r->latency_mean_s), "latency_p50_s", number(run_quantile(r->latency_s, n, 0.5)),
@@ -174,7 +196,8 @@ static json_t *row_json(const struct sim_setup *setup, const struct sim_row *row
         (int)r->replans, "limit_scale", row->limit_scale, "limit_tokens_per_s",
         row->limit_tokens_per_s, "cached_share", r->cached_share, "cached_share_expected",
         r->cached_share_expected, "affinity_assignments", (json_int_t)r->affinity_assignments,
-        "classes", classes_json(r), "hours", hours_json(r->hours, r->hours_count));
+        "classes", classes_json(r), "hours", hours_json(r->hours, r->hours_count), "busy",
+        r->busy_hours / r->node_hours);
 }
 
 static bool dump(FILE *out, json_t *root, struct err *err)
@@ -196,9 +219,10 @@ bool report_json(FILE *out, const struct sim_setup *setup, const struct sim_comp
     for (uint32_t i = 0; i < comparison->count; i++)
         json_array_append_new(rows, row_json(setup, &comparison->rows[i]));
     return dump(out,
-                json_pack("{s:s,s:s,s:I,s:I,s:I,s:I,s:o}", "trace", setup->options->trace, "model",
-                          setup->model.name, "nodes", (json_int_t)setup->options->nodes,
-                          "prompt_tokens", (json_int_t)setup->trace.prompt_tokens, "output_tokens",
+                json_pack("{s:s,s:s,s:f,s:I,s:I,s:I,s:I,s:o}", "trace", setup->options->trace,
+                          "model", setup->model.name, "scale", setup->options->scale, "nodes",
+                          (json_int_t)setup->options->nodes, "prompt_tokens",
+                          (json_int_t)setup->trace.prompt_tokens, "output_tokens",
                           (json_int_t)setup->trace.output_tokens, "seed",
                           (json_int_t)setup->options->seed, "policies", rows),
                 err);
@@ -210,21 +234,24 @@ void report_fluid_table(FILE *out, const struct sim_setup *setup, const char *co
     fprintf(out, "trace %s as flows, windows of %.0f s, %s%" PRId64 " x %s\n\n",
             setup->options->trace, (double)setup->options->fluid_step_us / 1e6,
             setup->options->autoscale ? "up to " : "", setup->options->nodes, setup->model.name);
-    fprintf(out, "%-9s %11s %9s %10s %6s %8s %10s %8s %12s %12s %7s\n", "policy", "tokens/s",
-            "req/s", "mean lat", "util", "$/Mtok", "node-h", "nodes", "cost $", "revenue $",
+    fprintf(out, "%-9s %11s %9s %10s %6s %6s %8s %10s %8s %12s %12s %7s\n", "policy", "tokens/s",
+            "req/s", "mean lat", "busy", "util", "$/Mtok", "node-h", "nodes", "cost $", "revenue $",
             "margin");
     for (uint32_t i = 0; i < count; i++) {
         const struct fluid_result *r = &results[i];
         double cost = r->node_hours * setup->model.usd_per_hour;
         double revenue =
             report_revenue_usd(setup, (uint64_t)r->prompt_tokens, (uint64_t)r->output_tokens);
-        fprintf(
-            out, "%-9s %11.0f %9.1f %8.1f s %5.1f%% %8.3f %10.1f %3u-%-4u %12.0f %12.0f %6.0f%%\n",
-            names[i], r->output_tokens / r->duration_s, r->requests / r->duration_s,
-            r->latency_mean_s, 100 * r->utilisation,
-            usd_per_million(setup, r->node_hours, r->output_tokens), r->node_hours, r->nodes_min,
-            r->nodes_max, cost, revenue, cost > 0 ? 100 * (revenue - cost) / cost : 0);
+        fprintf(out,
+                "%-9s %11.0f %9.1f %8.1f s %5.1f%% %5.1f%% %8.3f %10.1f %3u-%-4u %12.0f %12.0f "
+                "%6.0f%%\n",
+                names[i], r->output_tokens / r->duration_s, r->requests / r->duration_s,
+                r->latency_mean_s, 100 * r->busy_hours / r->node_hours, 100 * r->utilisation,
+                usd_per_million(setup, r->node_hours, r->output_tokens), r->node_hours,
+                r->nodes_min, r->nodes_max, cost, revenue,
+                cost > 0 ? 100 * (revenue - cost) / cost : 0);
     }
+    fputs(busy_and_util, out);
 }
 
 bool report_fluid_json(FILE *out, const struct sim_setup *setup, const char *const *names,
@@ -237,14 +264,14 @@ bool report_fluid_json(FILE *out, const struct sim_setup *setup, const char *con
         json_array_append_new(
             rows,
             json_pack(
-                "{s:s,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:i,s:i,s:f,s:f,s:f,s:o}", "policy", names[i],
-                "tokens_per_s", r->output_tokens / r->duration_s, "requests_per_s",
+                "{s:s,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:i,s:i,s:f,s:f,s:f,s:o}", "policy",
+                names[i], "tokens_per_s", r->output_tokens / r->duration_s, "requests_per_s",
                 r->requests / r->duration_s, "prompt_tokens", r->prompt_tokens, "output_tokens",
-                r->output_tokens, "latency_mean_s", r->latency_mean_s, "utilisation",
-                r->utilisation, "node_hours", r->node_hours, "nodes_mean", r->nodes_mean,
-                "nodes_min", (int)r->nodes_min, "nodes_max", (int)r->nodes_max, "waiting_max",
-                r->waiting_max, "cost_usd", r->node_hours * setup->model.usd_per_hour,
-                "revenue_usd",
+                r->output_tokens, "latency_mean_s", r->latency_mean_s, "busy",
+                r->busy_hours / r->node_hours, "utilisation", r->utilisation, "node_hours",
+                r->node_hours, "nodes_mean", r->nodes_mean, "nodes_min", (int)r->nodes_min,
+                "nodes_max", (int)r->nodes_max, "waiting_max", r->waiting_max, "cost_usd",
+                r->node_hours * setup->model.usd_per_hour, "revenue_usd",
                 report_revenue_usd(setup, (uint64_t)r->prompt_tokens, (uint64_t)r->output_tokens),
                 "hours", hours_json(r->hours, r->hours_count)));
     }

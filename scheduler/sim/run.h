@@ -49,11 +49,11 @@ struct run_config {
     enum run_caches caches;
     double prefix_affinity_weight; /* of struct scheduler_config; 0 where caches are off */
     double kv_share;               /* of struct scheduler_config */
-    uint32_t assign_ahead_percent;
+    uint32_t assign_ahead_percent, long_request_tokens, long_share_percent; /* the same */
     int64_t tick_us;
     int64_t heartbeat_us;
-    double step_us_target;
-    int64_t balance_us; /* load_balance_interval of the expert placement; 0: never re-planned */
+    double step_us_target; /* load 1, and what an output token may take */
+    int64_t balance_us;    /* load_balance_interval of the expert placement; 0: never re-planned */
     double balance_gain_min;
     /* Scaling: nodes come and go by the planner's word. Otherwise all run all the time. */
     bool scale;
@@ -64,7 +64,7 @@ struct run_config {
      * The run is given up once more than late_share of all requests are; 0: never. */
     int64_t late_base_us, late_token_us;
     double late_share;
-    int64_t limit_first_us; /* a request is in time with this and the step target for each token */
+    int64_t limit_first_us; /* a request is in time with this and step_us_target for each token */
     double interactive;     /* share of the requests that are of that class; the rest is bulk */
     uint64_t seed;          /* of the requests' tasks and classes */
 };
@@ -83,7 +83,7 @@ struct run_result {
     uint64_t requests;
     uint64_t unfinished;                   /* at the horizon; their times are infinite */
     uint64_t late;                         /* unfinished ones included */
-    uint64_t in_time;                      /* limit_first and the step target for each token */
+    uint64_t in_time;                      /* limit_first and step_us_target for each token */
     bool given_up;                         /* before the horizon, see late_share */
     uint64_t prompt_tokens, output_tokens; /* of the finished ones */
     double cached_share;                   /* of their prompt tokens, not computed */

@@ -158,8 +158,9 @@ static bool run_scaled(const struct sim_setup *setup, const struct sim_row *row,
         return false;
     sim_run_config(setup, row->policy, row->base, &config);
     config.late_base_us = setup->options->limit_first_us;
-    config.late_token_us = setup->options->step_target_us;
+    config.late_token_us = setup->options->token_limit_us;
     config.late_share = late_share;
+    config.horizon_us += trace.duration_us - setup->trace.duration_us;
     ok = run_trace(&config, &trace, &result, err);
     if (ok) {
         *in_time = (double)result.late <= late_share * (double)result.requests;
@@ -191,6 +192,6 @@ bool search_limit(const struct sim_setup *setup, struct sim_row *row, struct err
             high = middle;
         }
     }
-    row->limit_scale = low;
+    row->limit_scale = low * setup->trace_options.scale;
     return true;
 }

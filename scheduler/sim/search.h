@@ -23,7 +23,8 @@
 bool search_base(const struct sim_setup *setup, enum sim_policy policy, uint32_t *base,
                  struct err *err);
 
-/* Fills the row's limit_scale and limit_tokens_per_s; 0 when no scale holds. */
+/* Fills the row's limit_scale (of the trace's own rate) and limit_tokens_per_s; 0 when no scale
+ * holds. */
 bool search_limit(const struct sim_setup *setup, struct sim_row *row, struct err *err);
 
 #endif

@@ -50,8 +50,8 @@ double step_model_us(const struct step_model *model, const struct step_shape *sh
 
 double step_model_work_us(const struct step_model *model, const struct step_work *work)
 {
-    double filled = fmax(work->decode_rows / model->max_seqs,
-                         work->memory_tokens / (double)model->kv_tokens);
+    double filled =
+        fmax(work->decode_rows / model->max_seqs, work->memory_tokens / (double)model->kv_tokens);
 
     return fmin(filled, 1) * model->fixed_us + model->decode_us * work->decode_rows +
            model->prefill_us * work->prefill_rows + model->kv_us * work->context_tokens;

@@ -148,7 +148,7 @@ static void test_published_text(void **state)
     assert_int_equal(settings.batch_max, SETTINGS_BATCH_AUTO);
     const uint32_t partitions[CLASS_COUNT] = {1, 1};
     assert_true(settings_core(&settings, 1, partitions).batch.max_auto);
-    assert_true(settings.batch_threshold == 0.8);
+    assert_true(settings.batch_threshold == 0.75);
     assert_int_equal(settings.load_balance_interval_us, 100000);
     assert_false(reports_no_effect(config, "expert_balance_weight"));
     assert_true(settings_core(&settings, 1, (uint32_t[CLASS_COUNT]){1, 1}).expert_balance_weight ==

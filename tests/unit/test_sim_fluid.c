@@ -203,8 +203,9 @@ static void a_flow_by_hand(void **state)
     assert_true(fabs(flows.node_hours - 10) < 0.01);
 }
 
-/* A node of 64 rows makes 5,000 tokens/s in steps of 12.8 ms; each minute brings as much more as one
- * of them makes, 20 minutes long. A start takes two minutes: when nodes come, more are wanted. */
+/* A node of 64 rows makes 5,000 tokens/s in steps of 12.8 ms; each minute brings as much more as
+ * one of them makes, 20 minutes long. A start takes two minutes: when nodes come, more are wanted.
+ */
 static void nodes_arrive_while_more_are_wanted(void **state)
 {
     enum { MINUTES = 20 };
@@ -226,8 +227,9 @@ static void nodes_arrive_while_more_are_wanted(void **state)
     config.capacity.planner.utilisation = 1;
     config.node_start_us = 120000000;
     assert_true(fluid_run(&config, &input, 10, &flows, &(struct err){0}));
-    /* 20 nodes are needed in the end, and a few more while the backlog of two minutes is worked off.
-     * When nobody arrived while the wish rose, requests took 8 minutes and 210 were started. */
+    /* 20 nodes are needed in the end, and a few more while the backlog of two minutes is worked
+     * off. When nobody arrived while the wish rose, requests took 8 minutes and 210 were started.
+     */
     assert_true(flows.latency_mean_s < 60);
     assert_true(flows.nodes_max < 40);
     assert_true(flows.duration_s < (MINUTES + 2) * 60);

@@ -119,8 +119,9 @@ static void every_request_once(void **state)
     trace_free(&trace);
 }
 
-/* A job on one node keeps it busy from the first to the last moment. What it does is never more than
- * a node can do, however long its steps, and a batch that waits for its longest answer does less. */
+/* A job on one node keeps it busy from the first to the last moment. What it does is never more
+ * than a node can do, however long its steps, and a batch that waits for its longest answer does
+ * less. */
 static void no_node_does_more_than_it_can(void **state)
 {
     static const enum batch_policy_kind kinds[] = {BATCH_STATIC, BATCH_ADAPTIVE, BATCH_STATIC};
@@ -135,7 +136,7 @@ static void no_node_does_more_than_it_can(void **state)
         config.policy.step_us_target = 0;
         assert_true(run_trace(&config, &trace, &results[i], &(struct err){0}));
         double busy = results[i].busy_hours / results[i].node_hours;
-assert_true(busy > 0.98 && busy <= 1);
+        assert_true(busy > 0.98 && busy <= 1);
         assert_true(results[i].utilisation > 0.3 && results[i].utilisation < busy);
     }
     assert_true(results[2].utilisation < 0.8 * results[0].utilisation);
