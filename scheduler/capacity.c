@@ -78,7 +78,7 @@ static void observe_work(struct capacity *capacity, const struct capacity_counts
 /* In output tokens a second, for now or for the end of the prediction window. */
 static double forecast(const struct capacity *capacity)
 {
-    bool known = capacity->config.forecasts && capacity->predict.count > 0;
+    bool known = capacity->config.forecasts && capacity->predict.series.count > 0;
     double estimated = known ? predict_forecast(&capacity->predict, capacity->config.windows_ahead)
                              : capacity->arriving_per_s;
 

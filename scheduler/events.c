@@ -287,6 +287,7 @@ static void count_work(struct scheduler *scheduler, struct run *run,
 static void on_heartbeat(struct scheduler *scheduler, struct slot *slot,
                          const struct heartbeat *heartbeat)
 {
+    const struct predict_params predictor = predict_defaults(PREDICT_EWMA);
     struct run *run = slot_find(slot, &heartbeat->incarnation);
 
     if (!run || run->superseded || heartbeat->seq <= run->heartbeat_seq)
@@ -298,6 +299,7 @@ static void on_heartbeat(struct scheduler *scheduler, struct slot *slot,
         run->heartbeat_sent_ms = heartbeat->sent_ms;
     run->renewal_due = true;
     run->load = heartbeat->load;
+    predict_series_observe(&predictor, &run->load_series, run->load);
     run->kv_tokens_used = heartbeat->kv_tokens_used;
     run->kv_tokens_new = run->kv_tokens_newer;
     run->kv_tokens_newer = 0;

@@ -16,6 +16,7 @@ enum worker_metric {
     WORKER_IN_FLIGHT,
     WORKER_BATCH_SIZE,
     WORKER_LOAD,
+    WORKER_LOAD_FORECAST,
     WORKER_STEP,
     WORKER_IMBALANCE,
     WORKER_EXPERTS_USED,
@@ -33,6 +34,7 @@ static const struct {
     {"pelton_worker_in_flight", "Requests given to the worker."},
     {"pelton_worker_batch_size", "Sequences the worker may run at once."},
     {"pelton_worker_load", "Load of its busiest expert: 0 idle, 1 full."},
+    {"pelton_worker_load_forecast", "The same at its next heartbeat, as predicted."},
     {"pelton_worker_step_seconds", "Mean duration of its steps."},
     {"pelton_worker_expert_imbalance", "Tokens of a step's busiest expert over the mean."},
     {"pelton_worker_experts_used", "Experts of a layer with work in a step."},
@@ -255,9 +257,13 @@ static void exporter_worker(struct exporter *exporter, uint32_t slot,
                             const struct scheduler_worker_gauges *gauges)
 {
     const double values[WORKER_METRIC_COUNT] = {
-        [WORKER_ALIVE] = gauges->alive ? 1 : 0,        [WORKER_IN_FLIGHT] = gauges->in_flight,
-        [WORKER_BATCH_SIZE] = gauges->batch_size,      [WORKER_LOAD] = gauges->load,
-        [WORKER_STEP] = (double)gauges->step_us / 1e6, [WORKER_IMBALANCE] = gauges->imbalance,
+        [WORKER_ALIVE] = gauges->alive ? 1 : 0,
+        [WORKER_IN_FLIGHT] = gauges->in_flight,
+        [WORKER_BATCH_SIZE] = gauges->batch_size,
+        [WORKER_LOAD] = gauges->load,
+        [WORKER_LOAD_FORECAST] = gauges->load_forecast,
+        [WORKER_STEP] = (double)gauges->step_us / 1e6,
+        [WORKER_IMBALANCE] = gauges->imbalance,
         [WORKER_EXPERTS_USED] = gauges->experts_used,
     };
     char labels[32];

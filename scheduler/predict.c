@@ -52,84 +52,81 @@ static float scaled_log(const struct predict *predict, double value)
     return predict->mean > 0 ? (float)log(fmax(value, floor) / predict->mean) : 0;
 }
 
-static double *season_at(struct predict *predict, uint64_t window)
+void predict_series_observe(const struct predict_params *params, struct predict_series *series,
+                            double value)
 {
-    return &predict->seasonal[window % predict->params.season];
+    double level = series->level;
+
+    if (series->count == 0)
+        series->level = value;
+    else if (params->kind == PREDICT_EWMA)
+        series->level += params->alpha * (value - series->level);
+    else if (params->kind == PREDICT_HOLT_WINTERS) {
+        double gone_on = level + params->damping * series->trend;
+        series->level = params->alpha * value + (1 - params->alpha) * gone_on;
+        series->trend = params->beta * (series->level - level) +
+                        (1 - params->beta) * params->damping * series->trend;
+    }
+    series->last = value;
+    series->count++;
 }
 
-static void observe_holt_winters(struct predict *predict, double value)
+double predict_series_forecast(const struct predict_params *params,
+                               const struct predict_series *series, uint32_t windows_ahead)
+{
+    double forecast = series->level, damping = 1;
+
+    if (params->kind != PREDICT_HOLT_WINTERS)
+        return params->kind == PREDICT_EWMA ? series->level : series->last;
+    for (uint32_t k = 0; k < windows_ahead; k++) {
+        damping *= params->damping;
+        forecast += damping * series->trend;
+    }
+    return forecast;
+}
+
+/* The season is taken off before the series sees the value; it learns from what the level leaves.
+ */
+static void observe_season(struct predict *predict, double value)
 {
     const struct predict_params *p = &predict->params;
-    double season = p->season ? *season_at(predict, predict->count) : 0;
-    double level = predict->level;
+    double *season = &predict->seasonal[predict->series.count % p->season];
+    bool first = predict->series.count == 0;
 
-    if (predict->count == 0) {
-        predict->level = value;
-        return;
-    }
-    predict->level =
-        p->alpha * (value - season) + (1 - p->alpha) * (level + p->damping * predict->trend);
-    predict->trend =
-        p->beta * (predict->level - level) + (1 - p->beta) * p->damping * predict->trend;
-    if (p->season)
-        *season_at(predict, predict->count) =
-            p->gamma * (value - predict->level) + (1 - p->gamma) * season;
+    predict_series_observe(p, &predict->series, value - *season);
+    if (!first)
+        *season = p->gamma * (value - predict->series.level) + (1 - p->gamma) * *season;
+    predict->series.last = value;
 }
 
 void predict_observe(struct predict *predict, double value)
 {
-    double mean_weight = fmax(mean_weight_min, 1.0 / ((double)predict->count + 1));
+    double mean_weight = fmax(mean_weight_min, 1.0 / ((double)predict->series.count + 1));
 
     CHECK(value >= 0);
     predict->mean += mean_weight * (value - predict->mean);
-    switch (predict->params.kind) {
-    case PREDICT_CONSTANT:
-        break;
-    case PREDICT_EWMA:
-        predict->level = predict->count == 0
-                             ? value
-                             : predict->level + predict->params.alpha * (value - predict->level);
-        break;
-    case PREDICT_HOLT_WINTERS:
-        observe_holt_winters(predict, value);
-        break;
-    case PREDICT_LSTM:
+    if (predict->params.kind == PREDICT_LSTM)
         lstm_step(predict->params.lstm, &predict->lstm, scaled_log(predict, value));
-        break;
-    }
-    predict->last = value;
-    predict->count++;
-}
-
-static double forecast_holt_winters(const struct predict *predict, uint32_t windows_ahead)
-{
-    const struct predict_params *p = &predict->params;
-    double forecast = predict->level, damping = 1;
-
-    for (uint32_t k = 0; k < windows_ahead; k++) {
-        damping *= p->damping;
-        forecast += damping * predict->trend;
-    }
-    if (p->season)
-        forecast += predict->seasonal[(predict->count - 1 + windows_ahead) % p->season];
-    return forecast;
+    if (predict->params.kind == PREDICT_HOLT_WINTERS && predict->params.season > 0)
+        observe_season(predict, value);
+    else
+        predict_series_observe(&predict->params, &predict->series, value);
 }
 
 double predict_forecast(const struct predict *predict, uint32_t windows_ahead)
 {
+    const struct predict_params *p = &predict->params;
+    const struct predict_series *series = &predict->series;
+    double forecast;
+
     CHECK(windows_ahead >= 1);
-    if (predict->count == 0)
+    if (series->count == 0)
         return 0;
-    switch (predict->params.kind) {
-    case PREDICT_CONSTANT:
-        return predict->last;
-    case PREDICT_EWMA:
-        return predict->level;
-    case PREDICT_HOLT_WINTERS:
-        return fmax(0, forecast_holt_winters(predict, windows_ahead));
-    case PREDICT_LSTM:
-        return fmax(predict->last, predict->mean * floor_share) *
-               exp((double)lstm_change(predict->params.lstm, &predict->lstm, windows_ahead));
-    }
-    return predict->last;
+    if (p->kind == PREDICT_LSTM)
+        return fmax(series->last, predict->mean * floor_share) *
+               exp((double)lstm_change(p->lstm, &predict->lstm, windows_ahead));
+    forecast = predict_series_forecast(p, series, windows_ahead);
+    if (p->kind == PREDICT_HOLT_WINTERS && p->season > 0)
+        forecast += predict->seasonal[(series->count - 1 + windows_ahead) % p->season];
+    return fmax(0, forecast);
 }

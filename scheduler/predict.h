@@ -3,8 +3,10 @@
  * predict - a series of equal windows, and what it will be some windows ahead.
  *
  * Used twice: for traffic (tokens per second in windows of minutes, forecast
- * 15 to 30 minutes ahead, for the planner) and for expert load (tokens per
- * step, forecast one re-planning interval ahead, for the placement).
+ * 15 to 30 minutes ahead, for the planner) and for expert load (each expert's
+ * share, forecast one re-planning interval ahead, for the placement). A model
+ * has hundreds of experts, so those are the bare struct predict_series without
+ * season and network.
  *
  *   constant      the last value: hard to beat where load jumps
  *   ewma          level' = level + alpha (x - level)
@@ -39,12 +41,17 @@ struct predict_params {
     const struct lstm *lstm; /* LSTM only; must outlive the predictor */
 };
 
-struct predict {
-    struct predict_params params;
+/* What constant, ewma and holt-winters without a season remember; zeroed before the first value. */
+struct predict_series {
     uint64_t count; /* windows observed */
     double last;
     double level;
     double trend;
+};
+
+struct predict {
+    struct predict_params params;
+    struct predict_series series;
     double mean; /* EWMA over a day, the lstm's scale */
     double seasonal[PREDICT_SEASON_MAX];
     struct lstm_state lstm;
@@ -65,5 +72,12 @@ void predict_observe(struct predict *predict, double value);
 /* The mean of the window that lies windows_ahead (at least 1) after the last observed one; 0 before
  * the first observation. */
 double predict_forecast(const struct predict *predict, uint32_t windows_ahead);
+
+/* The same for a bare series: not the lstm, params->season counts as 0. A value may be negative,
+ * and so may the forecast be. */
+void predict_series_observe(const struct predict_params *params, struct predict_series *series,
+                            double value);
+double predict_series_forecast(const struct predict_params *params,
+                               const struct predict_series *series, uint32_t windows_ahead);
 
 #endif

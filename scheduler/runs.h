@@ -14,6 +14,7 @@
 
 #include "scheduler/batch_size.h"
 #include "scheduler/jobs.h"
+#include "scheduler/predict.h"
 
 enum run_state {
     RUN_PRESUMED, /* known from state, not heard of since the takeover */
@@ -37,6 +38,7 @@ struct run {
     int64_t worker_time_to_ms; /* WorkerTime is written up to here, worker's clock */
     int64_t worker_time_ms;    /* when it was last written, our clock */
     double load;
+    struct predict_series load_series; /* of the same, by heartbeat */
     double imbalance, experts_used;
     uint64_t kv_tokens_used; /* as the worker reports them */
     /* Prompts given to it since the last heartbeat but one, and since the last one: what was under

@@ -233,12 +233,14 @@ bool scheduler_worker_gauges(const struct scheduler *scheduler, uint32_t slot,
 
     if (!run)
         return false;
+    const struct predict_params predictor = predict_defaults(PREDICT_EWMA);
     *gauges = (struct scheduler_worker_gauges){
         .slot = slot,
         .alive = run->state == RUN_ALIVE,
         .in_flight = (uint32_t)run->jobs.count,
         .batch_size = run->batch_limit,
         .load = run->load,
+        .load_forecast = predict_series_forecast(&predictor, &run->load_series, 1),
         .imbalance = run->imbalance,
         .experts_used = run->experts_used,
         .step_us = run->step_us,

@@ -167,9 +167,10 @@ struct scheduler_worker_gauges {
     bool alive;
     uint32_t in_flight;
     uint32_t batch_size;
-    double load;
-    double imbalance;    /* busiest expert's tokens in a step over the mean */
-    double experts_used; /* experts of a layer with work in a step */
+    double load;          /* of its busiest expert, as last reported */
+    double load_forecast; /* the same at the next heartbeat */
+    double imbalance;     /* busiest expert's tokens in a step over the mean */
+    double experts_used;  /* experts of a layer with work in a step */
     int64_t step_us;
 };
 /* What came and what was done in this term, for the planner. Totals. */

@@ -3,6 +3,8 @@
 
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
 
 #include "scheduler/settings.h"
 #include "scheduler/sim/crew.h"
@@ -52,11 +54,13 @@ static bool setup_routing(struct sim_setup *setup, struct err *err)
 {
     const struct sim_options *options = setup->options;
 
-    setup->routing = (struct routing){.tasks = TASKS,
-                                      .experts = EXPERTS,
-                                      .ranks = RANKS,
-                                      .replicas = EXPERTS + SPARE_PLACES,
-                                      .top_k = TOP_K};
+    setup->routing = (struct routing){
+        .tasks = TASKS,
+        .experts = EXPERTS,
+        .ranks = RANKS,
+        .replicas = EXPERTS + SPARE_PLACES,
+        .top_k = TOP_K,
+        .predictor = predict_defaults((enum predict_kind)options->expert_predictor)};
     if (!*options->routing) {
         routing_skewed(&setup->routing, options->skew, (uint64_t)options->seed);
         return true;
@@ -158,6 +162,8 @@ void sim_run_config(const struct sim_setup *setup, enum sim_policy policy, uint3
         .step_us_target = (double)options->token_limit_us,
         .balance_us = options->balance_us,
         .balance_gain_min = balance_gain_min,
+        .task_drift = options->task_drift,
+        .task_period_us = options->task_period_us,
         .scale = options->autoscale,
         .capacity = {.planner = {.workers_min = (uint32_t)options->nodes_min,
                                  .workers_max = (uint32_t)options->nodes,
@@ -177,7 +183,8 @@ void sim_run_config(const struct sim_setup *setup, enum sim_policy policy, uint3
         .late_share = setup->trace.offline ? 0 : late_share,
         .limit_first_us = options->limit_first_us,
         .interactive = options->interactive,
-        .seed = (uint64_t)options->seed};
+        .seed = (uint64_t)options->seed,
+        .progress = isatty(STDERR_FILENO)};
 }
 
 struct limit_job {
@@ -262,7 +269,10 @@ bool sim_compare(const struct sim_setup *setup, struct sim_comparison *compariso
     for (uint32_t i = 0; i < comparison->count; i++)
         if (jobs[i].ok)
             comparison->rows[i].result = jobs[i].result;
-    return ok && (!setup->options->find_limit || find_limits(setup, comparison, err));
+    ok = ok && (!setup->options->find_limit || find_limits(setup, comparison, err));
+    if (isatty(STDERR_FILENO)) /* the line of what was going on */
+        fputs("\r\033[K", stderr);
+    return ok;
 }
 
 void sim_comparison_free(struct sim_comparison *comparison)

@@ -40,6 +40,9 @@ struct sim_options {
     int64_t long_request_tokens;
     int64_t tick_us;
     int64_t balance_us;
+    int expert_predictor; /* enum predict_kind */
+    double task_drift;
+    int64_t task_period_us;
     bool autoscale;
     int predictor;
     const char *predictor_path;

@@ -179,7 +179,7 @@ static json_t *row_json(const struct sim_setup *setup, const struct sim_row *row
 
     return json_pack(
         "{s:s,s:i,s:I,s:I,s:b,s:f,s:f,s:f,s:o,s:o,s:o,s:o,s:o,s:o,s:f,s:o,s:f,s:i,s:i,s:I,s:f,"
-        "s:i,s:f,s:f,s:f,s:f,s:I,s:o,s:o,s:f}",
+        "s:i,s:f,s:f,s:f,s:f,s:I,s:o,s:o,s:f,s:f}",
         "policy", sim_policy_names[row->policy], "base", (int)row->base, "requests", (json_int_t)n,
         "unfinished", (json_int_t)r->unfinished, "sustained", sustained(r), "in_time",
         (double)r->in_time / (double)n, "tokens_per_s", (double)r->output_tokens / r->duration_s,
@@ -197,7 +197,7 @@ static json_t *row_json(const struct sim_setup *setup, const struct sim_row *row
         row->limit_tokens_per_s, "cached_share", r->cached_share, "cached_share_expected",
         r->cached_share_expected, "affinity_assignments", (json_int_t)r->affinity_assignments,
         "classes", classes_json(r), "hours", hours_json(r->hours, r->hours_count), "busy",
-        r->busy_hours / r->node_hours);
+        r->busy_hours / r->node_hours, "expert_forecast_error", r->expert_forecast_error);
 }
 
 static bool dump(FILE *out, json_t *root, struct err *err)

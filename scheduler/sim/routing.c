@@ -102,16 +102,17 @@ bool routing_read(struct routing *routing, const char *path, struct err *err)
 }
 
 /* Share of every task's tokens that each rank gets under a plan. */
-static void place(struct routing_batch *batch, const struct eplb_plan *plan)
+static void place(struct routing_batch *batch)
 {
+    const struct routing_placement *placement = &batch->placement;
     const struct routing *routing = batch->routing;
 
     memset(batch->rank_share, 0, sizeof batch->rank_share);
     for (uint32_t p = 0; p < routing->replicas; p++) {
-        uint32_t expert = plan->replica_expert[p];
+        uint32_t expert = placement->expert[p];
         for (uint32_t task = 0; task < routing->tasks; task++)
-            batch->rank_share[task][plan->replica_gpu[p]] +=
-                (double)routing->share[task][expert] / plan->expert_count[expert];
+            batch->rank_share[task][placement->rank[p]] +=
+                (double)routing->share[task][expert] / placement->count[expert];
     }
 }
 
@@ -131,35 +132,38 @@ static double expected_imbalance(const struct routing_batch *batch)
     return fmax(1, busiest * routing->ranks / batch->total);
 }
 
-struct plan_memory {
-    uint32_t expert[2 * ROUTING_EXPERTS_MAX], gpu[2 * ROUTING_EXPERTS_MAX];
-    uint32_t count[ROUTING_EXPERTS_MAX];
-};
-
-static bool plan_for(const struct routing *routing, const double *load, struct plan_memory *memory,
-                     struct eplb_plan *plan, struct err *err)
+static struct eplb_shape shape_of(const struct routing *routing)
 {
-    const struct eplb_shape shape = {.n_experts = routing->experts,
-                                     .n_replicas = routing->replicas,
-                                     .n_groups = 1,
-                                     .n_nodes = 1,
-                                     .n_gpus = routing->ranks};
+    return (struct eplb_shape){.n_experts = routing->experts,
+                               .n_replicas = routing->replicas,
+                               .n_groups = 1,
+                               .n_nodes = 1,
+                               .n_gpus = routing->ranks};
+}
+
+static struct eplb_plan plan_in(struct routing_placement *placement)
+{
+    return (struct eplb_plan){placement->expert, placement->rank, placement->count};
+}
+
+static bool plan_for(const struct routing *routing, const double *load,
+                     struct routing_placement *placement, struct err *err)
+{
+    const struct eplb_shape shape = shape_of(routing);
+    struct eplb_plan plan = plan_in(placement);
 
     CHECK(routing->replicas <= 2 * ROUTING_EXPERTS_MAX && routing->ranks <= ROUTING_RANKS_MAX);
-    *plan = (struct eplb_plan){memory->expert, memory->gpu, memory->count};
-    return eplb_plan(&shape, load, plan, err);
+    return eplb_plan(&shape, load, &plan, err);
 }
 
 bool routing_batch_init(struct routing_batch *batch, const struct routing *routing, struct err *err)
 {
     const double even[ROUTING_EXPERTS_MAX] = {0};
-    struct plan_memory memory;
-    struct eplb_plan plan;
 
     *batch = (struct routing_batch){.routing = routing, .imbalance = 1};
-    if (!plan_for(routing, even, &memory, &plan, err))
+    if (!plan_for(routing, even, &batch->placement, err))
         return false;
-    place(batch, &plan);
+    place(batch);
     return true;
 }
 
@@ -203,28 +207,71 @@ void routing_batch_observe(struct routing_batch *batch, double steps)
             batch->seen[e] += steps * batch->rows[task] * (double)routing->share[task][e];
 }
 
-bool routing_batch_replan(struct routing_batch *batch, double gain_min, double *gain,
-                          struct err *err)
+/* What was seen becomes a value of each expert's series; the forecasts made before are judged by
+ * it. An interval without work says nothing. */
+static void learn(struct routing_batch *batch)
 {
-    struct routing_batch before = *batch;
-    struct plan_memory memory;
-    struct eplb_plan plan;
+    const struct predict_params *predictor = &batch->routing->predictor;
+    const uint32_t experts = batch->routing->experts;
+    double sum = 0, off = 0;
 
-    *gain = 1;
-    /* No placement gains more than what is uneven now. */
-    if (batch->imbalance < gain_min) {
-        memset(batch->seen, 0, sizeof batch->seen);
-        return true;
+    for (uint32_t e = 0; e < experts; e++)
+        sum += batch->seen[e];
+    if (sum <= 0)
+        return;
+    batch->forecasts += batch->series[0].count > 0;
+    for (uint32_t e = 0; e < experts; e++) {
+        struct predict_series *series = &batch->series[e];
+        double share = batch->seen[e] / sum;
+        if (series->count > 0)
+            off += fabs(predict_series_forecast(predictor, series, 1) - share);
+        predict_series_observe(predictor, series, share);
     }
-    if (!plan_for(batch->routing, batch->seen, &memory, &plan, err))
+    batch->forecast_off += off;
+}
+
+/* The loads to plan for, in place of what was seen. */
+static void forecast_loads(struct routing_batch *batch)
+{
+    for (uint32_t e = 0; e < batch->routing->experts; e++)
+        batch->seen[e] =
+            fmax(0, predict_series_forecast(&batch->routing->predictor, &batch->series[e], 1));
+}
+
+static bool replan(struct routing_batch *batch, double gain_min, double *gain, struct err *err)
+{
+    const struct eplb_shape shape = shape_of(batch->routing);
+    const bool constant = batch->routing->predictor.kind == PREDICT_CONSTANT;
+    struct routing_batch before = *batch;
+    struct eplb_plan was = plan_in(&before.placement), is = plan_in(&batch->placement);
+
+    if (!constant)
+        forecast_loads(batch);
+    if (!plan_for(batch->routing, batch->seen, &batch->placement, err))
         return false;
-    memset(batch->seen, 0, sizeof batch->seen);
-    place(batch, &plan);
+    place(batch);
     batch->imbalance = expected_imbalance(batch);
-    *gain = before.imbalance / batch->imbalance;
+    *gain = constant ? before.imbalance / batch->imbalance
+                     : eplb_imbalance(&shape, batch->seen, &was) /
+                           eplb_imbalance(&shape, batch->seen, &is);
     if (*gain < gain_min) {
+        batch->placement = before.placement;
         memcpy(batch->rank_share, before.rank_share, sizeof batch->rank_share);
         batch->imbalance = before.imbalance;
     }
     return true;
+}
+
+bool routing_batch_replan(struct routing_batch *batch, double gain_min, double *gain,
+                          struct err *err)
+{
+    bool even = batch->routing->predictor.kind == PREDICT_CONSTANT && batch->imbalance < gain_min;
+    bool ok;
+
+    *gain = 1;
+    learn(batch);
+    /* No placement gains more than what is uneven now. */
+    ok = even || replan(batch, gain_min, gain, err);
+    memset(batch->seen, 0, sizeof batch->seen);
+    return ok;
 }

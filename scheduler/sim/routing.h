@@ -8,7 +8,8 @@
  * measured table (recorded routing; ops/demo/model/report.json holds one). A
  * node keeps the summed profile of its batch; its imbalance is the busiest
  * rank's expected load over the mean under the node's expert placement, which
- * EPLB re-plans from the loads of the last interval.
+ * EPLB re-plans from the loads that a predictor expects of the next interval.
+ * With the constant predictor these are the loads measured last.
  *
  * Finite batches are less even than their expectation: for a rank with m
  * expected tokens of n ranks the busiest has about m + sqrt(2 m ln n).
@@ -20,6 +21,7 @@
 
 #include "common/err.h"
 #include "scheduler/eplb.h"
+#include "scheduler/predict.h"
 
 enum { ROUTING_TASKS_MAX = 16, ROUTING_EXPERTS_MAX = 256, ROUTING_RANKS_MAX = 16 };
 
@@ -29,6 +31,7 @@ struct routing {
     uint32_t ranks;    /* of one node */
     uint32_t replicas; /* places on the ranks together, at least experts */
     uint32_t top_k;
+    struct predict_params predictor;                     /* of the experts' loads; not the lstm */
     float share[ROUTING_TASKS_MAX][ROUTING_EXPERTS_MAX]; /* each task's shares add up to 1 */
 };
 
@@ -38,6 +41,12 @@ void routing_skewed(struct routing *routing, double exponent, uint64_t seed);
  * key. */
 bool routing_read(struct routing *routing, const char *path, struct err *err);
 
+/* Where the experts stand, as struct eplb_plan. */
+struct routing_placement {
+    uint32_t expert[2 * ROUTING_EXPERTS_MAX], rank[2 * ROUTING_EXPERTS_MAX];
+    uint32_t count[ROUTING_EXPERTS_MAX];
+};
+
 /* The batch of one node, by expert and by rank. */
 struct routing_batch {
     const struct routing *routing;
@@ -46,6 +55,10 @@ struct routing_batch {
     double rank_share[ROUTING_TASKS_MAX][ROUTING_RANKS_MAX]; /* under the placement */
     double seen[ROUTING_EXPERTS_MAX];                        /* load since the last plan */
     double imbalance; /* of the expected loads; 1 when empty */
+    struct routing_placement placement;
+    struct predict_series series[ROUTING_EXPERTS_MAX]; /* shares of the load, by interval */
+    double forecast_off; /* summed over forecasts: |said - came| over all experts' shares */
+    uint64_t forecasts;
 };
 
 /* Even spread over the ranks at first, as an unreplicated placement in index order. */
@@ -58,8 +71,9 @@ void routing_batch_mix(struct routing_batch *batch, uint32_t sequences);
 double routing_batch_imbalance(const struct routing_batch *batch, uint32_t rows);
 /* Account the current batch's load for that many steps. */
 void routing_batch_observe(struct routing_batch *batch, double steps);
-/* Re-plan from what was observed since the last time; *gain: imbalance before over after. The plan
- * is taken over when the gain is at least gain_min (a move costs weight traffic). */
+/* Re-plan for what the predictor makes of the loads observed until now. *gain: imbalance before
+ * over after, of the batch as it is where the predictor is constant, else of the loads forecast.
+ * The plan is taken over when the gain is at least gain_min (a move costs weight traffic). */
 bool routing_batch_replan(struct routing_batch *batch, double gain_min, double *gain,
                           struct err *err);
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "scheduler/sim/run.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,11 +32,29 @@ static void report(struct run *run, uint32_t slot, const struct record *record)
                                        .record = record});
 }
 
+static double task_weight(const struct run *run, int64_t at_us, uint32_t task)
+{
+    double round = (double)at_us / (double)run->config->task_period_us;
+    double own = (double)task / run->config->routing->tasks;
+
+    return exp(run->config->task_drift * cos(2 * 3.14159265358979323846 * (round - own)));
+}
+
 static uint32_t task_of(const struct run *run, uint64_t index)
 {
     struct random random = {run->config->seed ^ (index * 0x9e3779b97f4a7c15u)};
+    const uint32_t tasks = run->config->routing->tasks;
+    double weights[ROUTING_TASKS_MAX], sum = 0;
+    uint32_t task = 0;
 
-    return (uint32_t)(random_u64(&random) % run->config->routing->tasks);
+    if (run->config->task_drift <= 0)
+        return (uint32_t)(random_u64(&random) % tasks);
+    for (uint32_t k = 0; k < tasks; k++)
+        sum += weights[k] = task_weight(run, run->trace->requests[index].arrival_us, k);
+    for (double drawn = random_uniform(&random) * sum; task + 1 < tasks; task++)
+        if ((drawn -= weights[task]) < 0)
+            break;
+    return task;
 }
 
 static bool begin_step(struct run *run, uint32_t slot, struct err *err)
@@ -323,14 +343,32 @@ static bool hopeless(const struct run *run)
            (double)run->result->late > run->config->late_share * (double)run->trace->count;
 }
 
+/* Every so many events, about a second of work. Runs side by side overwrite each other's line. */
+static void tell(const struct run *run, uint64_t events)
+{
+    enum { EVENTS = 1 << 17 };
+    const struct batch_policy *policy = &run->config->policy;
+
+    if (run->config->progress && events % EVENTS == 0)
+        fprintf(stderr, "\r\033[K%s, base %u: %.1f h simulated, %.0f %% of the requests answered",
+                run->config->classic            ? "classic"
+                : policy->kind == BATCH_STATIC  ? "static"
+                : policy->kind == BATCH_FORMULA ? "formula"
+                                                : "adaptive",
+                policy->base, (double)run->now_us / 3.6e9,
+                100 * (double)run->ended / (double)run->trace->count);
+}
+
 static bool run_all(struct run *run, struct err *err)
 {
     struct moment moment;
+    uint64_t events = 0;
 
     if (!start(run, err))
         return false;
     while (run->ended < run->trace->count && timeline_take(&run->timeline, &moment)) {
         run->now_us = moment.at_us;
+        tell(run, ++events);
         if (run->config->horizon_us > 0 && run->now_us > run->config->horizon_us)
             return true;
         if (hopeless(run)) {
@@ -388,6 +426,17 @@ static bool open_run(struct run *run, struct err *err)
     return fleet_init(&run->fleet, config->nodes, &node, config->policy.base, err);
 }
 
+static double forecast_error(const struct fleet *fleet)
+{
+    double off = 0, forecasts = 0;
+
+    for (uint32_t slot = 0; slot < fleet->count; slot++) {
+        off += fleet->members[slot].node.batch.forecast_off;
+        forecasts += (double)fleet->members[slot].node.batch.forecasts;
+    }
+    return forecasts > 0 ? off / forecasts : 0; /* the shares that came add up to 1 */
+}
+
 bool run_trace(const struct run_config *config, const struct trace *trace,
                struct run_result *result, struct err *err)
 {
@@ -396,6 +445,7 @@ bool run_trace(const struct run_config *config, const struct trace *trace,
 
     *result = (struct run_result){0};
     ok = open_run(&run, err) && run_all(&run, err) && run_sum_up(&run, err);
+    result->expert_forecast_error = ok ? forecast_error(&run.fleet) : 0;
     scheduler_free(run.core);
     actions_free(&run.actions);
     timeline_free(&run.timeline);

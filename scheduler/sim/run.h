@@ -66,7 +66,12 @@ struct run_config {
     double late_share;
     int64_t limit_first_us; /* a request is in time with this and step_us_target for each token */
     double interactive;     /* share of the requests that are of that class; the rest is bulk */
+    /* A request's task is drawn by weights exp(task_drift * cos()) that go round the tasks once a
+     * period of arrival times; 0: all alike. */
+    double task_drift;
+    int64_t task_period_us; /* above 0 where there is drift */
     uint64_t seed;          /* of the requests' tasks and classes */
+    bool progress; /* a line on standard error that is overwritten, for who waits at a terminal */
 };
 
 enum { RUN_HOURS_MAX = 48 };
@@ -109,6 +114,9 @@ struct run_result {
     uint64_t preemptions;
     double imbalance; /* mean over steps */
     uint32_t replans;
+    /* Of the experts' loads, an interval ahead: mean of |said - came| over the mean of what came.
+     */
+    double expert_forecast_error;
     struct run_hour hours[RUN_HOURS_MAX];
     uint32_t hours_count;
 };

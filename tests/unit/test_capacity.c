@@ -266,11 +266,11 @@ static void a_gap_is_spread(void **state)
     (void)state;
     open_at(&capacity, config_of());
     capacity_update(&capacity, &counts, 350000);
-    assert_int_equal(capacity.predict.count, 3);
+    assert_int_equal(capacity.predict.series.count, 3);
     assert_near(capacity.load.forecast_tokens_per_s, 200);
     counts.arrived_tokens += 100;
     capacity_update(&capacity, &counts, 400000); /* the fourth began at 300 s */
-    assert_int_equal(capacity.predict.count, 4);
+    assert_int_equal(capacity.predict.series.count, 4);
     assert_near(capacity.load.forecast_tokens_per_s, 1);
 }
 

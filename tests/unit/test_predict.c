@@ -48,6 +48,27 @@ static void test_constant_and_ewma(void **state)
     assert_near(predict_forecast(&predict, 1), 27.5);
 }
 
+/* As many experts have them: zeroed, and the same numbers as above. */
+static void test_bare_series(void **state)
+{
+    const double values[] = {10, 20, 40}, line[] = {-5, -3, -1};
+    struct predict_params ewma = {.kind = PREDICT_EWMA, .alpha = 0.5};
+    struct predict_params holt = {
+        .kind = PREDICT_HOLT_WINTERS, .alpha = 1, .beta = 1, .damping = 1, .season = 4};
+    struct predict_params constant = {.kind = PREDICT_CONSTANT};
+    struct predict_series series[3] = {{0}};
+
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        predict_series_observe(&constant, &series[0], values[i]);
+        predict_series_observe(&ewma, &series[1], values[i]);
+        predict_series_observe(&holt, &series[2], line[i]);
+    }
+    assert_near(predict_series_forecast(&constant, &series[0], 1), 40);
+    assert_near(predict_series_forecast(&ewma, &series[1], 1), 27.5);
+    assert_near(predict_series_forecast(&holt, &series[2], 2), 3); /* without a season */
+}
+
 static void test_holt_follows_a_line(void **state)
 {
     /* alpha = beta = 1 without damping reproduces a line exactly. */
@@ -135,6 +156,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_before_the_first_window),
         cmocka_unit_test(test_constant_and_ewma),
+        cmocka_unit_test(test_bare_series),
         cmocka_unit_test(test_holt_follows_a_line),
         cmocka_unit_test(test_holt_winters_learns_a_season),
         cmocka_unit_test(test_forecasts_are_never_negative),

@@ -47,6 +47,22 @@ static size_t assigned(const struct fixture *f)
     return count_records(f, RECORD_ASSIGNMENT);
 }
 
+/* 0.2, then 0.2 + 0.7 * (0.6 - 0.2); before any heartbeat nothing is known. */
+static void a_workers_load_is_forecast(void **state)
+{
+    struct fixture *f = *state;
+    struct scheduler_worker_gauges worker;
+
+    fixture_hello(f, 0, 101);
+    assert_true(scheduler_worker_gauges(f->core, 0, &worker));
+    assert_true(worker.load_forecast == 0);
+    beat(f, (struct heartbeat){.slot = 0, .incarnation = id_of(101), .load = 0.2f});
+    beat(f, (struct heartbeat){.slot = 0, .incarnation = id_of(101), .load = 0.6f});
+    assert_true(scheduler_worker_gauges(f->core, 0, &worker));
+    assert_true(worker.load > 0.599 && worker.load < 0.601);
+    assert_true(worker.load_forecast > 0.479 && worker.load_forecast < 0.481);
+}
+
 static void a_draining_worker_gets_nothing_new(void **state)
 {
     struct fixture *f = *state;
@@ -242,6 +258,7 @@ static void memory_is_planned_by_use(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(a_workers_load_is_forecast),
         TEST(a_draining_worker_gets_nothing_new), TEST(a_draining_worker_is_kept_for_nobody),
         TEST(a_full_worker_takes_interactive),    TEST(a_backlog_is_no_traffic),
         TEST(work_is_counted_for_the_planner),    TEST(a_backlog_is_no_traffic),
