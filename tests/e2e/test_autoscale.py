@@ -186,7 +186,10 @@ def test_a_worker_that_ends_is_replaced_after_a_pause(supervisor):
 
 def test_wrong_usage():
     for args, word in ((["--metrics", "localhost", "--", "x"], "no http://"),
-                       (["--metrics", "http://h", "--slots", "0", "--", "x"], "below 1"),
+                       (["--metrics", "http://h", "--slots", "0", "--", "x"], "from 1 on"),
+                       (["--metrics", "http://h", "--interval", "nan", "--", "x"], "from 0.1"),
+                       (["--metrics", "http://h", "--interval", "inf", "--", "x"], "from 0.1"),
+                       (["--metrics", "http://h", "--drain-timeout", "nan", "--", "x"], "from 0"),
                        (["--metrics", "http://h"], "COMMAND")):
         result = subprocess.run([AUTOSCALE, *args], capture_output=True, text=True)
         assert result.returncode == 64 and word in result.stderr
