@@ -176,6 +176,9 @@ static bool predict(const struct sim_options *options, struct err *err)
     struct trace_windows windows = {0};
     static struct lstm lstm;
     bool with_lstm = *options->predictor_path;
+
+    if (*options->columns)
+        return err_set(err, ERR_REJECT, "--columns makes an offline job, --predict takes a day");
     bool ok = (!with_lstm || lstm_read(&lstm, options->predictor_path, err)) &&
               trace_read_windows(&windows, &trace, err) &&
               forecast_report(stdout, &windows, with_lstm ? &lstm : NULL, options->json, err);

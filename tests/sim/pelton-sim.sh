@@ -117,6 +117,8 @@ refused 65 'plot folder /dev/null: it is no folder' "${azure[@]}" --plot /dev/nu
 [ ! -s "$work/out" ] || fail "it ran before it looked at the plot folder"
 refused 65 'the header has TIMESTAMP, ContextTokens, GeneratedTokens' "${azure[@]}" \
     --columns prompt=input,output=GeneratedTokens
+refused 65 '--predict takes a day' --predict "${azure[@]}" --columns prompt=a,output=b
+refused 64 'nodes' --nodes 100000
 refused 65 'trace /dev/null: the file is empty' --trace /dev/null
 refused 65 'routing /nonexistent: No such file' "${azure[@]}" --routing /nonexistent
 printf 'window_start_s,rate_rps,clients,prompt,output\n0,1e9,1,100,100\n' >"$work/huge.csv"
