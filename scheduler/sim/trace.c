@@ -385,6 +385,8 @@ static bool read_offline(struct reader *reader, struct err *err)
     if (!find_column(reader, options->column_prompt, &prompt_at, err) ||
         !find_column(reader, options->column_output, &output_at, err))
         return false;
+    if (options->from_us > 0 || options->length_us > 0)
+        return reject(reader, err, "an offline job has no times for --from and --length");
     while (trace_lines_next(&reader->lines)) {
         uint32_t prompt, output;
 

@@ -295,6 +295,10 @@ static void offline(void **state)
     expect(&trace, 0, 0, 2, 3);
     trace_free(&trace);
 
+    options.length_us = 1;
+    refuse("id,in,out\na,2,3\n", 1, "no times for --from and --length", &options);
+    options.length_us = 0;
+
     /* A known header is a table of lengths, too, when columns are named. */
     options.column_prompt = "ContextTokens";
     options.column_output = "GeneratedTokens";
