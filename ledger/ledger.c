@@ -12,6 +12,7 @@
 #include "common/topics.h"
 #include "ledger/intake.h"
 #include "ledger/store.h"
+#include "ledger/suspect.h"
 #include "schemas/codec.h"
 
 enum {
@@ -41,7 +42,9 @@ struct ledger {
     struct store *store;   /* NULL: not connected */
     int64_t epoch;         /* of this connection */
     bool booking;          /* connected, partitions claimed */
-    int status;            /* for sysexits, when the loop ends with an error */
+    bool blocked;          /* the last batch could not be booked */
+    struct suspect suspect;
+    int status; /* for sysexits, when the loop ends with an error */
     bool goals_set;
     struct partition *partitions;
     struct store_advance *advances; /* scratch, one for each partition */
@@ -264,7 +267,9 @@ static bool connect_all(struct ledger *ledger, struct err *err)
         return false;
     show_partitions(ledger);
     ledger->booking = true;
-    meters_connected(ledger->meters);
+    /* Who connects well and cannot book is not ready: the next batch decides. */
+    if (!ledger->blocked)
+        meters_connected(ledger->meters);
     ledger->partitions_due_us = clock_mono_us() + ledger->settings->partitions_interval_us;
     for (int32_t i = 0; i < ledger->partitions_count; i++)
         LOG_INFO("assigned", "topic=%s partition=%d offset=%lld end=%lld epoch=%lld", ledger->topic,
@@ -296,23 +301,20 @@ static size_t collect_advances(struct ledger *ledger)
     return count;
 }
 
-/* Books rows, or moves offsets over transaction markers when there are none. */
-static bool book(struct ledger *ledger, struct row *rows, size_t count, struct err *err)
+/* Books rows and moves offsets, in one transaction. */
+static bool book_rows(struct ledger *ledger, struct row *rows, size_t count, size_t advances_count,
+                      struct err *err)
 {
     struct store_batch batch = {
         .rows = rows,
         .rows_count = count,
         .advances = ledger->advances,
-        .advances_count = collect_advances(ledger),
+        .advances_count = advances_count,
         .epoch = ledger->epoch,
     };
     struct store_result result;
     int64_t start_us = clock_mono_us();
 
-    if (batch.advances_count == 0)
-        return true;
-    for (size_t i = 0; i < count; i++)
-        row_read(&rows[i], ledger->codec);
     if (!store_write(ledger->store, &batch, &result, err))
         return false;
     for (size_t i = 0; i < batch.advances_count; i++)
@@ -325,6 +327,58 @@ static bool book(struct ledger *ledger, struct row *rows, size_t count, struct e
                   (unsigned long long)result.usage, (unsigned long long)result.worker_time,
                   (unsigned long long)result.broken, (unsigned long long)result.duplicates,
                   (long long)(clock_mono_us() - start_us));
+    return true;
+}
+
+static bool book_alone(struct ledger *ledger, struct row *row, struct err *err)
+{
+    if (suspect_guilty(&ledger->suspect, row))
+        row_refuse(row, "the database takes its neighbours and not this record");
+    ledger->advances[0] = (struct store_advance){
+        row->partition, ledger->partitions[row->partition].next, row->offset + 1};
+    if (book_rows(ledger, row, 1, 1, err))
+        return true;
+    if (err->kind == ERR_ABORT)
+        suspect_row_aborted(&ledger->suspect, row);
+    return false;
+}
+
+/* Books rows, or moves offsets over transaction markers when there are none. */
+static bool book(struct ledger *ledger, struct row *rows, size_t count, struct err *err)
+{
+    bool alone = suspect_alone(&ledger->suspect);
+    size_t advances_count;
+    bool ok = true;
+
+    for (size_t i = 0; i < count; i++)
+        row_read(&rows[i], ledger->codec);
+    for (size_t i = 0; ok && alone && i < count; i++)
+        ok = book_alone(ledger, &rows[i], err);
+    if (!ok)
+        return false;
+    advances_count = collect_advances(ledger);
+    if (advances_count == 0)
+        return true;
+    return book_rows(ledger, rows, alone ? 0 : count, advances_count, err);
+}
+
+/* What a batch's end means for the next one, and for /readyz. */
+static bool book_and_judge(struct ledger *ledger, struct row *rows, size_t count, struct err *err)
+{
+    bool moves = collect_advances(ledger) > 0;
+
+    if (!book(ledger, rows, count, err)) {
+        ledger->blocked = true;
+        if (err->kind == ERR_ABORT)
+            suspect_batch_aborted(&ledger->suspect);
+        return false;
+    }
+    if (!moves)
+        return true;
+    suspect_batch_booked(&ledger->suspect);
+    if (ledger->blocked)
+        meters_connected(ledger->meters);
+    ledger->blocked = false;
     return true;
 }
 
@@ -387,7 +441,7 @@ static bool step(struct ledger *ledger, struct err *err)
         return connect_all(ledger, err);
     return tend(ledger, err) &&
            intake_fill(ledger->intake, ledger->settings->batch_wait_us, &rows, &count, err) &&
-           book(ledger, rows, count, err);
+           book_and_judge(ledger, rows, count, err);
 }
 
 static bool loop(struct ledger *ledger, struct err *err)
@@ -397,7 +451,9 @@ static bool loop(struct ledger *ledger, struct err *err)
 
     while (!stop_requested()) {
         if (step(ledger, err)) {
-            backoff_ms = BACKOFF_MS_MIN;
+            /* Connecting alone is no success for who cannot book. */
+            if (!ledger->blocked)
+                backoff_ms = BACKOFF_MS_MIN;
             good_us = clock_mono_us();
             if (ledger->settings->once && goals_reached(ledger))
                 return true;

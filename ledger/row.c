@@ -10,6 +10,12 @@
  * more likely than a request from then. */
 static const int64_t time_ms_max = 253402300799999;
 
+/* No request runs for ten years. Values beyond come from broken clocks and overflows; tens of
+ * thousands of rows at the limit still add up within a bigint. */
+static const int64_t span_us_max = (int64_t)3652 * 86400 * 1000000;
+
+enum { TEXT_SIZE_MAX = 256 }; /* bytes: names of revisions, precisions and hardware */
+
 static bool fail(struct row *row, const char *what, const char *why)
 {
     char reason[sizeof row->reason];
@@ -31,24 +37,42 @@ static bool check_text(struct row *row, const char *name, struct str text)
 
 static bool check_time(struct row *row, const char *name, int64_t ms)
 {
-    return (ms > 0 && ms <= time_ms_max) || fail(row, name, "is no time after 1970");
+    return (ms > 0 && ms <= time_ms_max) || fail(row, name, "is no time from 1970 to 9999");
+}
+
+static bool check_name(struct row *row, const char *name, struct str text)
+{
+    return check_text(row, name, text) &&
+           (text.size <= TEXT_SIZE_MAX || fail(row, name, "has more than 256 bytes"));
+}
+
+static bool check_names(struct row *row, const struct usage *usage)
+{
+    struct err err;
+
+    if (names_check(usage->tenant, usage->batch_id, usage->custom_id, usage->model, &err))
+        return true;
+    row_refuse(row, err.message);
+    return false;
 }
 
 static bool check_span(struct row *row, const char *name, int64_t us)
 {
-    return us >= 0 || fail(row, name, "is negative");
+    if (us < 0)
+        return fail(row, name, "is negative");
+    return us <= span_us_max || fail(row, name, "is beyond ten years");
 }
 
 static bool check_usage(struct row *row, const struct usage *usage)
 {
     return check_time(row, "admitted_ms", usage->admitted_ms) &&
-           check_time(row, "finished_ms", usage->finished_ms) &&
+           check_time(row, "finished_ms", usage->finished_ms) && check_names(row, usage) &&
            check_text(row, "tenant", usage->tenant) && check_text(row, "model", usage->model) &&
-           check_text(row, "revision", usage->revision) &&
            check_text(row, "batch_id", usage->batch_id) &&
            check_text(row, "custom_id", usage->custom_id) &&
-           check_text(row, "precision", usage->precision) &&
-           check_text(row, "hardware", usage->hardware) &&
+           check_name(row, "revision", usage->revision) &&
+           check_name(row, "precision", usage->precision) &&
+           check_name(row, "hardware", usage->hardware) &&
            check_span(row, "prefill_us", usage->usage.prefill_us) &&
            check_span(row, "decode_us", usage->usage.decode_us) &&
            check_span(row, "queue_us", usage->usage.queue_us) &&
@@ -59,7 +83,7 @@ static bool check_usage(struct row *row, const struct usage *usage)
 static bool check_worker_time(struct row *row, const struct worker_time *time)
 {
     return check_time(row, "from_ms", time->from_ms) && check_time(row, "to_ms", time->to_ms) &&
-           check_text(row, "hardware", time->hardware) &&
+           check_name(row, "hardware", time->hardware) &&
            (time->to_ms >= time->from_ms || fail(row, "to_ms", "is before from_ms"));
 }
 

@@ -24,22 +24,61 @@ struct store {
     const char *topic;
 };
 
+/* Whom an SQLSTATE is about. What is not listed, a lost connection included,
+ * may be of the records: ABORT. */
+static enum err_kind kind_of_state(const char *state)
+{
+    static const struct {
+        const char *prefix;
+        enum err_kind kind;
+    } kinds[] = {
+        /* see migrations/deploy/kafka_offset.sql */
+        {"PL001", ERR_FATAL},
+        {"PL002", ERR_RETRY},
+        {"PL003", ERR_FATAL},
+        /* Of the record: a value or row that the tables do not take. 54 is a limit of the server,
+         * such as the 2,704 bytes of an index entry; P0 what a trigger raises. */
+        {"21", ERR_REJECT},
+        {"22", ERR_REJECT},
+        {"23", ERR_REJECT},
+        {"44", ERR_REJECT},
+        {"54", ERR_REJECT},
+        {"P0", ERR_REJECT},
+        /* Of the moment: connection, transaction, room, locks, an operator, the machine. */
+        {"08", ERR_RETRY},
+        {"25", ERR_RETRY},
+        {"40", ERR_RETRY},
+        {"53", ERR_RETRY},
+        {"55", ERR_RETRY},
+        {"57", ERR_RETRY},
+        {"58", ERR_RETRY},
+        {"F0", ERR_RETRY},
+        /* Of the installation: rights, names, tables, damaged data. No record is to blame, and
+         * somebody has to mend it: store_open() makes a REJECT of some. */
+        {"0A", ERR_RETRY},
+        {"28", ERR_RETRY},
+        {"3D", ERR_RETRY},
+        {"3F", ERR_RETRY},
+        {"42", ERR_RETRY},
+        {"XX001", ERR_RETRY},
+        {"XX002", ERR_RETRY},
+    };
+
+    for (size_t i = 0; state && i < sizeof kinds / sizeof *kinds; i++)
+        if (!strncmp(state, kinds[i].prefix, strlen(kinds[i].prefix)))
+            return kinds[i].kind;
+    return ERR_ABORT;
+}
+
 /* The first line of what the server said. */
 static bool fail(struct store *store, const PGresult *result, const char *what, struct err *err)
 {
     const char *state = result ? PQresultErrorField(result, PG_DIAG_SQLSTATE) : NULL;
     const char *text = result ? PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY) : NULL;
-    enum err_kind kind = ERR_RETRY;
 
     if (!text || !*text)
         text = PQerrorMessage(store->conn);
-    /* PL001, PL003: see migrations/deploy/kafka_offset.sql. */
-    if (state && (!strcmp(state, "PL001") || !strcmp(state, "PL003")))
-        kind = ERR_FATAL;
-    /* Class 22 and 23: a value that the table does not take. */
-    else if (state && (!strncmp(state, "22", 2) || !strncmp(state, "23", 2)))
-        kind = ERR_REJECT;
-    return err_set(err, kind, "%s: %.*s", what, (int)strcspn(text, "\n"), text);
+    return err_set(err, kind_of_state(state), "%s: %.*s", what, (int)strcspn(text, "\n"), text);
 }
 
 /* What stays wrong however often it is tried: a role that is not there or not ours to take, and
@@ -446,8 +485,9 @@ bool store_write(struct store *store, const struct store_batch *batch, struct st
     *result = (struct store_result){0};
     if (write_carefully(store, batch, result, err))
         return true;
-    /* The caller closes the store, which rolls back. */
+    /* The caller closes the store, which rolls back. What only the commit refuses (a deferred
+     * constraint) names no row: booking them one by one finds it. */
     if (err->kind == ERR_REJECT)
-        err->kind = ERR_RETRY;
+        err->kind = ERR_ABORT;
     return false;
 }

@@ -12,10 +12,12 @@
  * returns. Whether a commit that got no answer took place is then known.
  *
  * Errors: RETRY for whatever another connection or a later time may cure (also a wrong
- * password, which somebody is about to mend); REJECT from store_open() only: the settings
+ * password, which somebody is about to mend); ABORT from store_write() where the records
+ * themselves may be the cause (the server gave an answer of no known kind, or none): who
+ * meets it again and again writes them one by one; REJECT from store_open() only: the settings
  * are wrong or the migrations are not deployed; FATAL where another ledger has taken over
- * or the offsets belong to another Kafka cluster. One
- * thread; calls block, for a minute at most, and for two seconds once a stop is requested.
+ * or the offsets belong to another Kafka cluster. One thread; calls block, for a minute at most,
+ * and for two seconds once a stop is requested.
  */
 #ifndef LEDGER_STORE_H
 #define LEDGER_STORE_H

@@ -168,6 +168,10 @@ static bool check_body(struct line *line, struct line_error *error)
         return line_error_set(error, model ? "invalid_value" : "missing_required_parameter",
                               "model", "body.model is %s", model ? type_name(model) : "missing");
     line->model = (struct str){json_string_value(model), json_string_length(model)};
+    if (line->model.size > MODEL_ID_SIZE_MAX)
+        return line_error_set(error, "invalid_value", "model",
+                              "body.model has %zu bytes: the limit is %d", line->model.size,
+                              MODEL_ID_SIZE_MAX);
     input = json_object_get(body, input_name);
     if (!input)
         return line_error_set(error, "missing_required_parameter", input_name, "body.%s is missing",

@@ -13,9 +13,8 @@
 
 #include "common/idmap.h"
 #include "producer/lines.h"
+#include "schemas/codec.h"
 #include "schemas/records.h"
-
-enum { CUSTOM_ID_SIZE_MAX = 512 };
 
 /* Text points into the raw line or into root. */
 struct line {

@@ -40,6 +40,29 @@ static enum event_type event_of(enum topic topic)
                                           : EVENT_REQUEST;
 }
 
+/* What keys, database and everybody behind take for granted of names. */
+static bool names_fit(const struct record *record, struct err *err)
+{
+    const struct str none = {NULL, 0};
+    const struct request *request = &record->u.request;
+
+    switch (record->type) {
+    case RECORD_REQUEST:
+        return names_check(request->tenant, request->batch_id, request->custom_id, request->model,
+                           err);
+    case RECORD_BATCH:
+        return names_check(record->u.batch.tenant, record->u.batch.batch_id, none, none, err);
+    case RECORD_BATCH_CLAIM:
+        return names_check(record->u.batch_claim.tenant, record->u.batch_claim.batch_id, none, none,
+                           err);
+    case RECORD_CANCEL_BATCH:
+        return names_check(record->u.cancel_batch.tenant, record->u.cancel_batch.batch_id, none,
+                           none, err);
+    default:
+        return true;
+    }
+}
+
 /* The record, for record_free(). REJECT says what is wrong with the message. */
 static bool feed_decode(struct feed *feed, enum topic topic, const rd_kafka_message_t *message,
                         struct record **record, struct err *err)
@@ -53,10 +76,11 @@ static bool feed_decode(struct feed *feed, enum topic topic, const rd_kafka_mess
                        message->len, CODEC_REQUEST_SIZE_MAX);
     if (!codec_decode(feed->codec, message->payload, message->len, record, err))
         return false;
-    if (type_fits(topic, (*record)->type))
+    if (!type_fits(topic, (*record)->type))
+        err_set(err, ERR_REJECT, "a %s record does not belong into this topic",
+                record_type_name((*record)->type));
+    else if (names_fit(*record, err))
         return true;
-    err_set(err, ERR_REJECT, "a %s record does not belong into this topic",
-            record_type_name((*record)->type));
     record_free(*record);
     *record = NULL;
     return false;

@@ -69,9 +69,16 @@ enum {
     REQUEST_ID_TEXT_SIZE = 36,
     BATCH_ID_SIZE_MAX = 256, /* bytes */
     TENANT_SIZE_MAX = 128,
+    CUSTOM_ID_SIZE_MAX = 512,
+    MODEL_ID_SIZE_MAX = 256,
     STATE_KEY_SIZE_MAX = 420, /* both, and "tenant/128:" and "/cancel/" */
 };
 #define TENANT_DEFAULT "default" /* who pays where nobody says otherwise */
+
+/* Are the names of a request no longer than that, and without NUL, which PostgreSQL cannot store?
+ * REJECT names the first that is not. Whoever takes requests or usage from outside asks. */
+bool names_check(struct str tenant, struct str batch_id, struct str custom_id, struct str model,
+                 struct err *err);
 
 void request_id_format(const struct request_id *id, char text[REQUEST_ID_TEXT_SIZE + 1]);
 bool request_id_parse(struct str text, struct request_id *id);

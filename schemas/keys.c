@@ -130,6 +130,30 @@ size_t state_key(const struct record *record, char key[STATE_KEY_SIZE_MAX])
     }
 }
 
+bool names_check(struct str tenant, struct str batch_id, struct str custom_id, struct str model,
+                 struct err *err)
+{
+    const struct {
+        const char *what;
+        struct str text;
+        size_t size_max;
+    } names[] = {
+        {"tenant", tenant, TENANT_SIZE_MAX},
+        {"batch_id", batch_id, BATCH_ID_SIZE_MAX},
+        {"custom_id", custom_id, CUSTOM_ID_SIZE_MAX},
+        {"model", model, MODEL_ID_SIZE_MAX},
+    };
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (names[i].text.size > names[i].size_max)
+            return err_set(err, ERR_REJECT, "%s has %zu bytes, at most %zu are allowed",
+                           names[i].what, names[i].text.size, names[i].size_max);
+        if (names[i].text.size > 0 && memchr(names[i].text.data, 0, names[i].text.size))
+            return err_set(err, ERR_REJECT, "%s contains a NUL", names[i].what);
+    }
+    return true;
+}
+
 struct str str_from(const char *text)
 {
     return (struct str){text, text ? strlen(text) : 0};

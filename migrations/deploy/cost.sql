@@ -62,12 +62,12 @@ SELECT tenant, model, charged_at::date AS day, currency,
        sum(prompt_tokens_uncached) AS prompt_tokens_uncached,
        sum(prompt_tokens_cached) AS prompt_tokens_cached,
        sum(output_tokens) AS output_tokens,
-       sum(prefill_us + decode_us) * 0.000001 AS device_seconds,
+       sum(prefill_us::numeric + decode_us) * 0.000001 AS device_seconds,
        sum(list_cost) AS list_cost,
        sum(contracted_cost) AS contracted_cost,
        sum(billed_cost) AS billed_cost,
        round(sum(billed_cost) * 1000000
-             / nullif(sum(prompt_tokens_uncached + prompt_tokens_cached + output_tokens), 0), 6)
+             / nullif(sum(prompt_tokens_uncached::numeric + prompt_tokens_cached + output_tokens), 0), 6)
            AS billed_per_million_tokens
 FROM pelton.charge
 GROUP BY tenant, model, day, currency;
@@ -80,12 +80,12 @@ SELECT tenant, batch_id, model, service_class, currency,
        sum(prompt_tokens_uncached) AS prompt_tokens_uncached,
        sum(prompt_tokens_cached) AS prompt_tokens_cached,
        sum(output_tokens) AS output_tokens,
-       sum(prefill_us + decode_us) * 0.000001 AS device_seconds,
+       sum(prefill_us::numeric + decode_us) * 0.000001 AS device_seconds,
        sum(list_cost) AS list_cost,
        sum(contracted_cost) AS contracted_cost,
        sum(billed_cost) AS billed_cost,
        round(sum(billed_cost) * 1000000
-             / nullif(sum(prompt_tokens_uncached + prompt_tokens_cached + output_tokens), 0), 6)
+             / nullif(sum(prompt_tokens_uncached::numeric + prompt_tokens_cached + output_tokens), 0), 6)
            AS billed_per_million_tokens,
        min(admitted_at) AS first_admitted_at,
        max(finished_at) AS last_finished_at

@@ -49,7 +49,7 @@ SELECT hour, hardware, fleet.currency, fleet.seconds AS fleet_seconds,
 FROM (SELECT hour, hardware, max(currency) AS currency, sum(seconds) AS seconds, sum(cost) AS cost
       FROM pelton.worker_hour GROUP BY hour, hardware) AS fleet
 LEFT JOIN (SELECT date_trunc('hour', finished_at) AS hour, hardware,
-                  sum(prefill_us + decode_us) * 0.000001 AS seconds
+                  sum(prefill_us::numeric + decode_us) * 0.000001 AS seconds
            FROM pelton.usage GROUP BY 1, 2) AS used USING (hour, hardware);
 
 CREATE VIEW pelton.utilisation_by_day WITH (security_invoker = true) AS
@@ -84,7 +84,7 @@ SELECT day, hardware, currency, fleet_cost, prompt_tokens, output_tokens,
            AS busy_cost_per_million_tokens
 FROM pelton.utilisation_by_day
 JOIN (SELECT finished_at::date AS day, hardware,
-             sum(prompt_tokens_uncached + prompt_tokens_cached) AS prompt_tokens,
+             sum(prompt_tokens_uncached::numeric + prompt_tokens_cached) AS prompt_tokens,
              sum(output_tokens) AS output_tokens
       FROM pelton.usage GROUP BY 1, 2) AS made USING (day, hardware);
 

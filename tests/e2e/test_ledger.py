@@ -147,6 +147,44 @@ def test_a_row_that_the_database_refuses(system):
     assert "usage_custom_id_check" in reason
 
 
+TRIGGER = """CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    IF NEW.custom_id = '{name}' THEN RAISE 'not {name}' USING ERRCODE = '{state}'; END IF;
+    RETURN NEW; END $$;
+    CREATE TRIGGER {name} BEFORE INSERT ON usage FOR EACH ROW EXECUTE FUNCTION {name}()"""
+
+
+def test_one_record_never_stops_the_others(system):
+    """A name that no index takes, a limit of the server, an answer of no known kind."""
+    with system.connection() as connection:
+        for name, state in (("large", "54000"), ("odd", "ZZ001")):
+            connection.execute(TRIGGER.format(name=name, state=state))
+    produce(system, [encoded(usage(c)) for c in ("a", "large", "b", "odd", "c")]
+            + [encoded(usage("long", batch_id=os.urandom(4500).hex())), encoded(usage("d"))])
+    ledger = start(system)
+    wait_for("lag 0", lambda: lag(ledger) == 0, 60)
+    wait_for("ready", lambda: ledger.get("/readyz")[0] == 200)
+    assert booked_ids(system) == ["a", "b", "c", "d"]
+    reasons = sorted(row[0] for row in system.sql("SELECT reason FROM ledger_error"))
+    assert [reason.split(" ")[0] for reason in reasons] == ["batch_id", "the", "writing"]
+    assert "9000 bytes" in reasons[0] and "not large" in reasons[2]
+
+
+def test_a_database_that_takes_nothing_blames_no_record(system):
+    ledger = start(system)
+    with system.connection() as connection:
+        connection.execute(TRIGGER.format(name="refused", state="53100"))
+        produce(system, [encoded(usage(c)) for c in ("refused", "a")])
+        wait_for("a reason", lambda: "not refused" in ledger.get("/readyz")[1])
+        retries = ledger.metric("pelton_ledger_retries_total")
+        while ledger.metric("pelton_ledger_retries_total") < retries + 4:
+            assert ledger.get("/readyz")[0] == 503, "connecting alone is not ready"
+            time.sleep(0.02)
+        connection.execute("DROP TRIGGER refused ON usage")
+    wait_for("both rows", lambda: system.booked() == 2)
+    wait_for("ready again", lambda: ledger.get("/readyz")[0] == 200)
+    assert system.sql("SELECT count(*) FROM ledger_error") == [(0,)]
+
+
 def test_killed_again_and_again(system):
     count = 20000
     produce(system, [encoded(usage(f"c{n}")) for n in range(count)],

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Prices and the views on cost: hand-worked numbers.
 BEGIN;
-SELECT plan(25);
+SELECT plan(27);
 DELETE FROM pelton.price;
 DELETE FROM pelton.hardware_price;
 
@@ -119,6 +119,12 @@ SELECT is((SELECT count(DISTINCT tenant) FROM pelton.charge), 3::bigint, 'the op
 SET LOCAL ROLE pelton_reporter;
 SELECT is((SELECT count(*) FROM pelton.charge), 0::bigint, 'a stranger sees nothing');
 RESET ROLE;
+
+-- No row, however wrong, keeps the others from being added up.
+UPDATE pelton.usage SET prefill_us = 9223372036854775807, prompt_tokens_uncached =
+    9223372036854775807, prompt_tokens_cached = 9223372036854775807 WHERE custom_id = '1';
+SELECT lives_ok('SELECT * FROM pelton.cost_by_batch', 'cost of batches beyond a bigint');
+SELECT lives_ok('SELECT * FROM pelton.cost_by_tenant_model_day', 'cost of days beyond a bigint');
 
 SELECT * FROM finish();
 ROLLBACK;

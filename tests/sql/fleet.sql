@@ -2,7 +2,7 @@
 -- Fleet cost against revenue: a hand-worked day, then the published day of an inference fleet
 -- (tests/golden/deepseek-day.json).
 BEGIN;
-SELECT plan(16);
+SELECT plan(18);
 DELETE FROM pelton.price;
 DELETE FROM pelton.hardware_price;
 SET LOCAL TimeZone = 'UTC';
@@ -82,6 +82,11 @@ SELECT cmp_ok(abs(sum(theoretical_revenue) - 562027) / 562027, '<', 0.0005,
               'published revenue of the day') FROM published;
 SELECT is(floor((sum(theoretical_revenue) - sum(fleet_cost)) * 100 / sum(fleet_cost)), 545::numeric,
           'published margin') FROM published;
+
+UPDATE pelton.usage SET decode_us = 9223372036854775807, prompt_tokens_uncached =
+    9223372036854775807;
+SELECT lives_ok('SELECT * FROM pelton.utilisation_by_day', 'device time beyond a bigint');
+SELECT lives_ok('SELECT * FROM pelton.unit_cost_by_day', 'tokens beyond a bigint');
 
 SELECT * FROM finish();
 ROLLBACK;

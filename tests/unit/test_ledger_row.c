@@ -132,18 +132,45 @@ static void test_impossible_values(void **state)
     struct record record = usage_record();
 
     record.u.usage.admitted_ms = 0;
-    assert_broken(*state, &record, "admitted_ms is no time after 1970");
+    assert_broken(*state, &record, "admitted_ms is no time from 1970 to 9999");
     record = usage_record();
     record.u.usage.finished_ms = INT64_MAX;
-    assert_broken(*state, &record, "finished_ms is no time after 1970");
+    assert_broken(*state, &record, "finished_ms is no time from 1970 to 9999");
     record = usage_record();
     record.u.usage.custom_id = (struct str){"a\0b", 3};
     assert_broken(*state, &record, "custom_id contains a NUL");
     record = usage_record();
     record.u.usage.usage.decode_us = -1;
     assert_broken(*state, &record, "decode_us is negative");
+    record = usage_record();
+    record.u.usage.usage.prefill_us = INT64_MAX;
+    assert_broken(*state, &record, "prefill_us is beyond ten years");
     record = worker_time_record(2000, 1999);
     assert_broken(*state, &record, "to_ms is before from_ms");
+}
+
+/* A row of an index in PostgreSQL has 2,704 bytes at most. */
+static void test_names_that_are_too_long(void **state)
+{
+    static char text[BATCH_ID_SIZE_MAX + 2];
+    struct record record = usage_record();
+    struct buffer buffer = {0};
+    struct row row;
+
+    memset(text, 'x', sizeof text - 1);
+    record.u.usage.batch_id = str_from(text);
+    assert_broken(*state, &record, "batch_id has 257 bytes, at most 256 are allowed");
+    record.u.usage.batch_id.size--;
+    record.u.usage.tenant = (struct str){text, TENANT_SIZE_MAX};
+    row = row_of(*state, &record, &buffer);
+    assert_int_equal(row.kind, ROW_USAGE);
+    row_free(&row);
+    buffer_free(&buffer);
+    record.u.usage.tenant.size++;
+    assert_broken(*state, &record, "tenant has 129 bytes, at most 128 are allowed");
+    record = usage_record();
+    record.u.usage.hardware = str_from(text);
+    assert_broken(*state, &record, "hardware has more than 256 bytes");
 }
 
 static void test_refused_by_the_database(void **state)
@@ -209,6 +236,7 @@ int main(void)
         cmocka_unit_test(test_bytes_that_are_no_record),
         cmocka_unit_test(test_foreign_record),
         cmocka_unit_test(test_impossible_values),
+        cmocka_unit_test(test_names_that_are_too_long),
         cmocka_unit_test(test_refused_by_the_database),
         cmocka_unit_test(test_parameters),
         cmocka_unit_test(test_empty_text_is_not_null),
