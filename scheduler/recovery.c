@@ -29,8 +29,21 @@ enum { LIVE_BEFORE = 2 };
 static bool restore_failed(enum topic topic, const rd_kafka_message_t *message, const char *why,
                            struct err *err)
 {
-    return err_set(err, ERR_FATAL, "%s[%d] at offset %lld: %s", topic_specs[topic].name,
-                   (int)message->partition, (long long)message->offset, why);
+    char key[48];
+    size_t size = 0;
+
+    /* Keys of ours are ASCII; a foreign one is only to be known again. */
+    for (; message->key && size < message->key_len && size + 1 < sizeof key; size++) {
+        char c = ((const char *)message->key)[size];
+        key[size] = c >= ' ' && c <= '~' ? c : '?';
+    }
+    key[size] = '\0';
+    /* A restart reads it again: only a person can say what is to become of it. */
+    return err_set(err, ERR_REJECT,
+                   "%s[%d] at offset %lld, key \"%s\": %.80s; see \"A foreign record in state\" in "
+                   "docs/ARCHITECTURE.md",
+                   topic_specs[topic].name, (int)message->partition, (long long)message->offset,
+                   key, why);
 }
 
 static void restore_note_outputs(struct restore *restore, const struct tick *tick)

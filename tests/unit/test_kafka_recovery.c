@@ -132,6 +132,8 @@ static void test_good_and_bad_messages(void **state)
                                           .finished_ms = clock_wall_ms(),
                                           .status = RESULT_COMPLETED}};
     struct record request = {.type = RECORD_REQUEST, .u.request = request_of(9)};
+    struct record long_names = {.type = RECORD_REQUEST, .u.request = request_of(8)};
+    static char name[TENANT_SIZE_MAX + 2];
     struct scheduler_gauges gauges;
     int64_t until_us = clock_mono_us() + TIMEOUT_MS * (int64_t)1000;
 
@@ -145,12 +147,15 @@ static void test_good_and_bad_messages(void **state)
     put(TOPIC_CONTROL, "batch/b", NULL, 0);
     put_request(1); /* finished already */
     put(TOPIC_REQUESTS_BULK, "bad", "garbage", 7);
+    memset(name, 'x', sizeof name - 1);
+    long_names.u.request.tenant = str_from(name);
+    put_record(TOPIC_REQUESTS_BULK, "long", &long_names);
     put_request(2);
 
     if (!recover())
         fail_msg("%s", err.message);
     assert_int_equal(feed.unreadable_total, 2);
-    while (reader_position(reader, TOPIC_REQUESTS_BULK, 0) < 3 && clock_mono_us() < until_us)
+    while (reader_position(reader, TOPIC_REQUESTS_BULK, 0) < 4 && clock_mono_us() < until_us)
         assert_true(reader_poll(reader, 20, &live, &err));
     feed_step(&feed, &(struct event){.type = EVENT_TICK});
     scheduler_gauges(feed.scheduler, &gauges);
@@ -158,10 +163,12 @@ static void test_good_and_bad_messages(void **state)
     assert_int_equal(gauges.classes[CLASS_INTERACTIVE].waiting_requests +
                          gauges.classes[CLASS_BULK].waiting_requests,
                      1);
-    assert_int_equal(gauges.dead_letters_total, 1);
+    assert_int_equal(gauges.dead_letters_total, 2);
     for (size_t i = 0; i < feed.actions.count; i++) {
         const struct action *action = &feed.actions.items[i];
-        if (action->type == ACTION_DEAD_LETTER) {
+        if (action->type == ACTION_DEAD_LETTER && action->position.offset == 2)
+            assert_memory_equal(action->reason.data, "tenant has 129 bytes", 20);
+        else if (action->type == ACTION_DEAD_LETTER) {
             assert_int_equal(action->position.offset, 1);
             assert_memory_equal(action->raw.data, "garbage", 7);
             assert_memory_equal(action->key.data, "bad", 3);
@@ -181,15 +188,15 @@ static void test_leadership_lost(void **state)
 static void test_unreadable_state(void **state)
 {
     struct record request = {.type = RECORD_REQUEST, .u.request = request_of(9)};
-    char expected[40];
+    char expected[60];
     int64_t end;
 
     (void)state;
     assert_true(kafka_offsets(producer, names.names[TOPIC_STATE], 0, TIMEOUT_MS, NULL, &end, &err));
     put_record(TOPIC_STATE, "k", &request);
     assert_false(recover());
-    assert_int_equal(err.kind, ERR_FATAL);
-    snprintf(expected, sizeof expected, "state[0] at offset %d: ", (int)end);
+    assert_int_equal(err.kind, ERR_REJECT);
+    snprintf(expected, sizeof expected, "state[0] at offset %d, key \"k\": ", (int)end);
     if (!strstr(err.message, expected) || !strstr(err.message, "not a record of the state"))
         fail_msg("%s", err.message);
 }
