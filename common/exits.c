@@ -2,10 +2,15 @@
 #include "common/exits.h"
 
 #include <stdio.h>
+#include <string.h>
+
+#include "common/escape.h"
 
 int exits_with(int code, const char *program, const struct err *err)
 {
-    fprintf(stderr, "%s: %s\n", program, err->message);
+    fprintf(stderr, "%s: ", program);
+    escape_print(stderr, err->message, strlen(err->message), "");
+    fputc('\n', stderr);
     return code;
 }
 

@@ -3,6 +3,7 @@
 #include <sysexits.h>
 
 #include "common/clock.h"
+#include "common/escape.h"
 #include "producer/command.h"
 #include "producer/render.h"
 
@@ -31,8 +32,11 @@ static void report(const struct options *options, const struct batch *batch, con
     if (options->session.json)
         render_event(stdout, event,
                      json_pack("{s:s%}", "batch", batch->batch_id.data, batch->batch_id.size));
-    else
-        printf("batch %.*s: %s\n", (int)batch->batch_id.size, batch->batch_id.data, text);
+    else {
+        fputs("batch ", stdout);
+        escape_print(stdout, batch->batch_id.data, batch->batch_id.size, "");
+        printf(": %s\n", text);
+    }
 }
 
 static bool send_cancel(struct session *session, const struct batch *batch, struct err *err)
@@ -59,9 +63,9 @@ static int cancel(struct session *session, const struct options *options, const 
     batch = &state.record->u.batch;
     walk.batch = state.record;
     if (!str_equal(batch->batch_id, str_from(id))) {
-        fprintf(stderr, "pelton: no batch \"%s\"; to cancel %.*s, give its whole id\n", id,
-                (int)batch->batch_id.size, batch->batch_id.data);
-        code = EX_NOINPUT;
+        err_set(&err, ERR_REJECT, "no batch \"%.60s\"; to cancel %.*s, give its whole id", id,
+                batch->batch_id.size > 100 ? 100 : (int)batch->batch_id.size, batch->batch_id.data);
+        code = command_fail(EX_NOINPUT, &err);
     } else if (!results_read(session, &walk, &tally, &err)) {
         code = command_fail(command_code(&err), &err);
     } else if (results_done(&tally)) {

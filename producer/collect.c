@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 #include "common/idmap.h"
 #include "producer/command.h"
@@ -147,9 +148,19 @@ static int finish(struct collection *collection, const struct results_tally *tal
                 "them to the errors\n",
                 (unsigned long long)tally->rejected);
     if (!results_done(tally))
-        fprintf(stderr, "pelton: %llu of %llu outcomes are there; --wait waits for the rest\n",
-                (unsigned long long)tally->finished, (unsigned long long)tally->total);
+        fprintf(stderr, "pelton: %llu of %llu outcomes are there%s; --wait waits for the rest\n",
+                (unsigned long long)tally->finished,
+                (unsigned long long)(tally->complete ? tally->total : tally->finished),
+                tally->complete ? "" : " so far, and the job is not wholly submitted");
     return command_code_of_tally(tally);
+}
+
+/* It went while the batch was looked for, or was never there. */
+static int finish_without_input(struct collection *collection, const struct err *err)
+{
+    output_close(&collection->answers, false, &(struct err){0});
+    output_close(&collection->errors, false, &(struct err){0});
+    return command_fail(EX_NOINPUT, err);
 }
 
 static int collect(struct session *session, const struct options *options, const char *id)
@@ -177,7 +188,9 @@ static int collect(struct session *session, const struct options *options, const
     } else if (ok) {
         ok = results_read(session, &walk, &tally, &err);
     }
-    code = finish(&collection, &tally, ok, &err);
+    code = ok || *options->input == '\0' || access(options->input, R_OK) == 0
+               ? finish(&collection, &tally, ok, &err)
+               : finish_without_input(&collection, &err);
     batch_free(&state);
     return code;
 }

@@ -4,10 +4,44 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/escape.h"
 #include "common/exits.h"
 #include "common/log.h"
 #include "common/stop.h"
+#include "common/utf8.h"
 #include "producer/render.h"
+
+bool command_check_name(const char *option, const char *name, size_t size_max, struct err *err)
+{
+    size_t size = strlen(name);
+
+    if (size == 0 || strspn(name, " ") == size)
+        return err_set(err, ERR_REJECT, "%s is empty or blank", option);
+    if (size > size_max || !utf8_valid(name, size))
+        return err_set(err, ERR_REJECT, "%s must be UTF-8 of at most %zu bytes", option, size_max);
+    return !escape_needed(name, size) ||
+           err_set(err, ERR_REJECT, "%s holds a control character", option);
+}
+
+/* No file, batch or broker has an empty name. */
+static bool check_arguments(const struct config *config, const struct session_options *options,
+                            struct err *err)
+{
+    struct config_list arguments = config_arguments(config);
+
+    for (size_t i = 0; i < arguments.count; i++)
+        if (!*arguments.items[i])
+            return err_set(err, ERR_REJECT, "an argument is empty");
+    return options->common.brokers[strspn(options->common.brokers, ", ")] != '\0' ||
+           err_set(err, ERR_REJECT, "--brokers names no broker");
+}
+
+static void print_row(const char *label, struct str value)
+{
+    printf("%-10s ", label);
+    escape_print(stdout, value.data, value.size, "");
+    putchar('\n');
+}
 
 bool command_configure(struct config **config, const struct config_program *program, int argc,
                        char **argv, void *values, int *code)
@@ -23,11 +57,11 @@ bool command_configure(struct config **config, const struct config_program *prog
     *code = EX_OK;
     if (outcome == CONFIG_EXIT)
         return false;
-    if (options->tenant && (strlen(options->tenant) > TENANT_SIZE_MAX ||
-                            (!*options->tenant && config_given(*config, "tenant")))) {
-        fprintf(stderr, "pelton: --tenant must have 1 to %d bytes\n", TENANT_SIZE_MAX);
+    if ((options->tenant && config_given(*config, "tenant") &&
+         !command_check_name("--tenant", options->tenant, TENANT_SIZE_MAX, &err)) ||
+        !check_arguments(*config, options, &err)) {
         config_free(*config);
-        *code = EX_USAGE;
+        *code = command_fail(EX_USAGE, &err);
         return false;
     }
     log_open("pelton", (enum log_level)options->common.log_level);
@@ -114,9 +148,10 @@ void command_print_tally(const struct batch *batch, bool cancelled,
                                (json_int_t)tally->rejected));
         return;
     }
-    printf("batch      %.*s\ntenant     %.*s\nstate      %s\ntotal      %llu\ncompleted  %llu\n",
-           (int)batch->batch_id.size, batch->batch_id.data, (int)batch->tenant.size,
-           batch->tenant.data, state_of(cancelled, tally), (unsigned long long)tally->total,
+    print_row("batch", batch->batch_id);
+    print_row("tenant", batch->tenant);
+    printf("state      %s\ntotal      %llu\ncompleted  %llu\n", state_of(cancelled, tally),
+           (unsigned long long)tally->total,
            (unsigned long long)tally->by_status[RESULT_COMPLETED]);
     printf("failed     %llu\nexpired    %llu\ncancelled  %llu\nwaiting    %llu\n",
            (unsigned long long)tally->by_status[RESULT_FAILED],

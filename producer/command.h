@@ -32,6 +32,9 @@ bool command_configure(struct config **config, const struct config_program *prog
  * *code; session_close() is due either way. */
 bool command_open(struct session *session, const struct session_options *options,
                   const struct config *config, enum session_use use, int *code);
+/* The name of a tenant or batch that is to be made or looked for: not blank, UTF-8, without control
+ * characters, of at most size_max bytes. REJECT says what it is not. */
+bool command_check_name(const char *option, const char *name, size_t size_max, struct err *err);
 /* Prints "pelton: message" and returns code. */
 int command_fail(int code, const struct err *err);
 /* The exit code where nothing more is known than the kind. */

@@ -210,16 +210,44 @@ static bool check_members(const struct raw_line *raw, struct line *line, struct 
     return true;
 }
 
-/* The custom_id of a line that is refused for something else: read with less strictness. */
+/* Behind the string that begins here, or the line's end. */
+static const char *string_end(const char *at, const char *end)
+{
+    for (at++; at < end && *at != '"'; at++)
+        if (*at == '\\')
+            at++;
+    return at < end ? at + 1 : end;
+}
+
+/* The custom_id of a line that is refused for something else. jansson gives nothing of a line with
+ * a repeated key or 1e999 in it, so the member is looked for in the text. */
 static void recover_custom_id(const struct raw_line *raw, struct line_error *error)
 {
-    json_t *root = json_loadb(raw->data, raw->size, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
-    const json_t *value = json_object_get(root, "custom_id");
-    const char *text = json_string_value(value);
+    static const char name[] = "\"custom_id\"";
+    const char *at = raw->data, *end = raw->data + raw->size;
+    size_t depth = 0;
 
-    if (text && strlen(text) == json_string_length(value) && strlen(text) <= CUSTOM_ID_SIZE_MAX)
-        snprintf(error->custom_id, sizeof error->custom_id, "%s", text);
-    json_decref(root);
+    while (at < end) {
+        const char *next = *at == '"' ? string_end(at, end) : at + 1;
+        bool is_name = depth == 1 && (size_t)(next - at) == sizeof name - 1 &&
+                       memcmp(at, name, sizeof name - 1) == 0;
+        if (is_name) {
+            /* A colon and blanks, within the line. */
+            while (next < end && strchr(" \t:", *next))
+                next++;
+        }
+        if (is_name && next < end && *next == '"') {
+            const char *behind = string_end(next, end);
+            json_t *value = json_loadb(next, (size_t)(behind - next), JSON_DECODE_ANY, NULL);
+            if (json_string_length(value) <= CUSTOM_ID_SIZE_MAX && json_is_string(value))
+                snprintf(error->custom_id, sizeof error->custom_id, "%s", json_string_value(value));
+            json_decref(value);
+            return;
+        }
+        depth += *at == '{' || *at == '[';
+        depth -= depth > 0 && (*at == '}' || *at == ']');
+        at = next;
+    }
 }
 
 static bool refuse_json(const struct raw_line *raw, const json_error_t *why,
@@ -232,6 +260,10 @@ static bool refuse_json(const struct raw_line *raw, const json_error_t *why,
         return line_error_set(error, "invalid_json_line", "",
                               "byte %d of the line: a text holds the character NUL (\\u0000)",
                               why->position);
+    case json_error_duplicate_key:
+        recover_custom_id(raw, error);
+        return line_error_set(error, "invalid_json_line", "", "not JSON: %.150s (byte %d)",
+                              why->text, why->position);
     case json_error_numeric_overflow:
         recover_custom_id(raw, error);
         return line_error_set(error, "invalid_json_line", "",

@@ -15,7 +15,7 @@ static const struct {
     const char *help;
 } commands[] = {
     {"submit", command_submit, "send the lines of an OpenAI Batch file"},
-    {"status", command_status, "how far a job has come; all jobs"},
+    {"status", command_status, "how far a job has come; without one, which jobs there are"},
     {"tail", command_tail, "show answers while they are written"},
     {"collect", command_collect, "write the answers as an OpenAI Batch output file"},
     {"cancel", command_cancel, "end a job"},

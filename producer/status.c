@@ -3,6 +3,7 @@
 #include <sysexits.h>
 
 #include "common/clock.h"
+#include "common/escape.h"
 #include "producer/command.h"
 #include "producer/render.h"
 
@@ -18,7 +19,9 @@ static const struct config_program program = {
     .version = PELTON_VERSION,
     .synopsis = "[options] [BATCH]",
     .summary =
-        "How far a job has come; without BATCH, all jobs. BATCH may be the beginning of an id.",
+        "How far a job has come. Without BATCH, all jobs, and whether they are wholly submitted "
+        "or\n"
+        "cancelled; answers are counted for one job only. BATCH may be the beginning of an id.",
     .epilogue = "Exit code: 0, 66 no such batch, 69 no answer from Kafka.",
     .keys = keys,
     .keys_count = sizeof keys / sizeof *keys,
@@ -44,11 +47,15 @@ static bool print_job(void *context, const struct batch_state *state, struct err
                                batch->file_name.data, batch->file_name.size, "created", created,
                                "state", state_name, "total", (json_int_t)batch->total, "rejected",
                                (json_int_t)batch->rejected));
-    else
-        printf("%s  %-10s %8llu  %.*s  %.*s  %.*s\n", created, state_name,
-               (unsigned long long)batch->total, (int)batch->batch_id.size, batch->batch_id.data,
-               (int)batch->tenant.size, batch->tenant.data, (int)batch->file_name.size,
-               batch->file_name.data);
+    else {
+        printf("%s  %-10s %8llu", created, state_name, (unsigned long long)batch->total);
+        const struct str names[] = {batch->batch_id, batch->tenant, batch->file_name};
+        for (size_t i = 0; i < 3; i++) {
+            fputs("  ", stdout);
+            escape_print(stdout, names[i].data, names[i].size, "");
+        }
+        putchar('\n');
+    }
     return true;
 }
 

@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/escape.h"
 #include "common/idmap.h"
 #include "common/stop.h"
-#include "common/utf8.h"
 #include "producer/claim.h"
 #include "producer/command.h"
 #include "producer/line.h"
@@ -92,6 +92,7 @@ enum { REJECTED_SHOWN_MAX = 20 }; /* on the terminal; the file has them all */
 
 struct submission {
     const struct options *options;
+    bool is_named; /* --batch was given */
     enum stream_mode stream;
     enum topic topic; /* of the requests */
     struct session session;
@@ -114,10 +115,9 @@ static bool check_batch_id(struct submission *submission, struct err *err)
     const bool is_stdin = strcmp(submission->path, "-") == 0;
     uint8_t digest[SHA256_SIZE];
 
-    if (strlen(options->batch) > BATCH_ID_SIZE_MAX ||
-        !utf8_valid(options->batch, strlen(options->batch)))
-        return err_set(err, ERR_REJECT, "--batch must be UTF-8 of at most %d bytes",
-                       BATCH_ID_SIZE_MAX);
+    if (submission->is_named &&
+        !command_check_name("--batch", options->batch, BATCH_ID_SIZE_MAX, err))
+        return false;
     if (!*options->batch && is_stdin)
         return err_set(err, ERR_REJECT,
                        "standard input has no hash to name the job by; give --batch ID");
@@ -179,6 +179,17 @@ static bool publish_batch(struct submission *submission, bool complete, struct e
     return session_control(&submission->session, &record, err);
 }
 
+/* The message may quote the line. */
+static void show_rejected(const struct submission *submission, const struct line_error *error,
+                          uint64_t number)
+{
+    fputs(submission->meter.style == METER_BAR ? "\r\033[K" : "", stderr);
+    escape_print(stderr, submission->path, strlen(submission->path), "");
+    fprintf(stderr, ":%" PRIu64 ": ", number);
+    escape_print(stderr, error->message, strlen(error->message), "");
+    fputc('\n', stderr);
+}
+
 static void reject(struct submission *submission, const struct line_error *error, uint64_t number)
 {
     struct err ignored;
@@ -189,9 +200,7 @@ static void reject(struct submission *submission, const struct line_error *error
     if (submission->errors.file)
         (void)output_write_line(&submission->errors, render_rejected(error, number), &ignored);
     if (submission->batch.rejected <= REJECTED_SHOWN_MAX)
-        fprintf(stderr, "%s%s:%" PRIu64 ": %s\n",
-                submission->meter.style == METER_BAR ? "\r\033[K" : "", submission->path, number,
-                error->message);
+        show_rejected(submission, error, number);
     else if (submission->batch.rejected == REJECTED_SHOWN_MAX + 1)
         fprintf(stderr, "%s: more lines were rejected; -e FILE has them all\n", submission->path);
 }
@@ -377,6 +386,7 @@ int command_submit(int argc, char **argv)
     if (!command_configure(&config, &program, argc, argv, &options, &code))
         return code;
     submission.path = command_argument(config, "FILE.jsonl");
+    submission.is_named = config_given(config, "batch");
     submission.stream = !config_given(config, "stream") ? STREAM_AUTO
                         : options.stream                ? STREAM_ON
                                                         : STREAM_OFF;

@@ -3,8 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 #include "common/check.h"
+#include "common/escape.h"
 #include "common/idmap.h"
 #include "producer/command.h"
 #include "producer/render.h"
@@ -73,7 +75,10 @@ static void answer_free(struct answer *answer)
 
 static void print_line(struct str custom_id, const char *line, size_t size)
 {
-    printf("%.*s | %.*s\n", (int)custom_id.size, custom_id.data, (int)size, line);
+    escape_print(stdout, custom_id.data, custom_id.size, "");
+    fputs(" | ", stdout);
+    escape_print(stdout, line, size, "\t");
+    putchar('\n');
 }
 
 /* Keeps what is no whole line yet, so that two answers never share one. */
@@ -97,6 +102,15 @@ static void print_lines(struct answer *answer, struct str custom_id, struct str 
     }
 }
 
+/* Into a file or a pipe it goes as it is. */
+static void print_answer(struct str text)
+{
+    if (isatty(STDOUT_FILENO))
+        escape_print(stdout, text.data, text.size, "\n\t");
+    else
+        fwrite(text.data, 1, text.size, stdout);
+}
+
 static void print_text(const struct tail *tail, struct answer *answer, struct str custom_id,
                        struct str text)
 {
@@ -107,7 +121,7 @@ static void print_text(const struct tail *tail, struct answer *answer, struct st
                      json_pack("{s:s%, s:s%}", "custom_id", custom_id.data, custom_id.size, "text",
                                text.data, text.size));
     else if (*tail->options->id)
-        fwrite(text.data, 1, text.size, stdout);
+        print_answer(text);
     else
         print_lines(answer, custom_id, text);
     fflush(stdout);
@@ -147,9 +161,12 @@ static void print_end(const struct tail *tail, struct answer *answer, const stru
     } else if (answer->line_size > 0) {
         print_line(result->custom_id, answer->line, answer->line_size);
     }
-    if (result->status != RESULT_COMPLETED)
-        printf("%.*s : %s: %.*s\n", (int)result->custom_id.size, result->custom_id.data,
-               states[result->status], (int)message->size, message->data);
+    if (result->status != RESULT_COMPLETED) {
+        escape_print(stdout, result->custom_id.data, result->custom_id.size, "");
+        printf(" : %s: ", states[result->status]);
+        escape_print(stdout, message->data, message->size, "");
+        putchar('\n');
+    }
     fflush(stdout);
 }
 
@@ -199,10 +216,10 @@ static int follow(struct session *session, const struct options *options, const 
     if (!results_follow(session, &walk, &tally, &err)) {
         code = command_fail(command_code(&err), &err);
     } else if (*options->id && !tail.found && results_done(&tally)) {
-        fprintf(stderr, "pelton: batch %.*s has no request \"%s\"\n",
+        err_set(&err, ERR_REJECT, "batch %.*s has no request \"%.100s\"",
                 (int)state.record->u.batch.batch_id.size, state.record->u.batch.batch_id.data,
                 options->id);
-        code = EX_NOINPUT;
+        code = command_fail(EX_NOINPUT, &err);
     } else {
         code = *options->id && tail.found ? EX_OK : command_code_of_tally(&tally);
     }

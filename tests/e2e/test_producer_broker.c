@@ -44,6 +44,16 @@ static void test_usage(void **state)
     assert_says("acks=0: it must be all here");
     assert_int_equal(pelton("status -X no.such=1"), 78);
     assert_int_equal(pelton("submit x.jsonl --tenant ''"), 64);
+    assert_int_equal(pelton("submit x.jsonl --batch ''"), 64);
+    assert_says("--batch is empty or blank");
+    assert_int_equal(pelton("submit x.jsonl --tenant $(printf '\\377')"), 64);
+    assert_says("--tenant must be UTF-8 of at most 128 bytes");
+    assert_int_equal(pelton("submit x.jsonl --batch $(printf 'a\\033[31m')"), 64);
+    assert_says("--batch holds a control character");
+    assert_int_equal(pelton("submit x.jsonl --tenant '  '"), 64);
+    assert_int_equal(pelton("status ''"), 64);
+    assert_int_equal(pelton("status \"$(printf 'a\\033b')\""), 66);
+    assert_says("no batch \"a\\x1bb\" in");
     assert_int_equal(pelton("status --config none.yaml"), 78);
     assert_int_equal(pelton("submit x.jsonl --completion-window -1h"), 64);
     assert_int_equal(pelton("submit x.jsonl -e ./x.jsonl"), 64);

@@ -234,10 +234,13 @@ static void test_line_bad(void **state)
 static void test_line_name_kept(void **state)
 {
     static const char *const texts[] = {"{\"custom_id\":\"a\",\"x\":99999999999999999999}",
-                                        "{\"custom_id\":\"a\",\"x\":\"b\\u0000\"}"};
+                                        "{\"custom_id\":\"a\",\"x\":\"b\\u0000\"}",
+                                        "{\"custom_id\":\"a\",\"body\":{\"b\":1,\"b\":2}}",
+                                        "{\"x\":1e999,\"y\":[{\"custom_id\":\"no\"}],"
+                                        "\"custom_id\" : \"a\"}"};
 
     (void)state;
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct line_error error;
         struct line line;
         assert_false(check_text(texts[i], strlen(texts[i]), &line, &error));
