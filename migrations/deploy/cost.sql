@@ -67,7 +67,8 @@ SELECT tenant, model, charged_at::date AS day, currency,
        sum(contracted_cost) AS contracted_cost,
        sum(billed_cost) AS billed_cost,
        round(sum(billed_cost) * 1000000
-             / nullif(sum(prompt_tokens_uncached::numeric + prompt_tokens_cached + output_tokens), 0), 6)
+             / nullif(sum(prompt_tokens_uncached::numeric + prompt_tokens_cached
+                          + output_tokens), 0), 6)
            AS billed_per_million_tokens
 FROM pelton.charge
 GROUP BY tenant, model, day, currency;
@@ -85,7 +86,8 @@ SELECT tenant, batch_id, model, service_class, currency,
        sum(contracted_cost) AS contracted_cost,
        sum(billed_cost) AS billed_cost,
        round(sum(billed_cost) * 1000000
-             / nullif(sum(prompt_tokens_uncached::numeric + prompt_tokens_cached + output_tokens), 0), 6)
+             / nullif(sum(prompt_tokens_uncached::numeric + prompt_tokens_cached
+                          + output_tokens), 0), 6)
            AS billed_per_million_tokens,
        min(admitted_at) AS first_admitted_at,
        max(finished_at) AS last_finished_at
