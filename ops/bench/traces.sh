@@ -72,11 +72,12 @@ run day "${day[@]}" --nodes 5 --policy $all --find-limit --plot "$folder/day"
 # whole, and the second at ten times the rate, where a node is no step of 20 %.
 scaled=("${day[@]}" --policy adaptive --autoscale)
 run day-autoscale "${scaled[@]}" --base-batch-size 32 --nodes 10 --plot "$folder/day-autoscale"
-for share in 80 85 90 95 100; do
+for share in 80 90 95 100; do
     at=("${scaled[@]}" --base-batch-size 32 --utilisation-target $share%)
     run "first-half-$share" "${at[@]}" --nodes 10 --length 12h
-    run "second-half-$share" "${at[@]}" --nodes 10 --from 12h
-    run "second-half-10x-$share" "${at[@]}" --nodes 100 --nodes-min 10 --scale 10 --from 12h
+    [ $share = 100 ] || run "second-half-$share" "${at[@]}" --nodes 10 --from 12h
+    [ $share -gt 90 ] || run "second-half-10x-$share" "${at[@]}" --nodes 100 --nodes-min 10 \
+        --scale 10 --from 12h
 done
 half=("${scaled[@]}" --nodes 10 --length 12h)
 run first-half-base-512 "${half[@]}" --base-batch-size 512
