@@ -186,7 +186,9 @@ bool kafka_open(rd_kafka_t **client, enum kafka_role role, const struct kafka_op
     rd_kafka_conf_set_log_cb(conf, on_log);
     rd_kafka_conf_set_error_cb(conf, on_error);
     rd_kafka_conf_set_opaque(conf, options->context);
-    ok = conf_set(conf, "bootstrap.servers", options->brokers, err) &&
+    ok = (options->brokers[strspn(options->brokers, ", ")] ||
+          err_set(err, ERR_REJECT, "brokers: no broker is named")) &&
+         conf_set(conf, "bootstrap.servers", options->brokers, err) &&
          conf_set(conf, "client.id", options->client_id, err) &&
          conf_set_all(conf, common_defaults, COUNT(common_defaults), err) &&
          (produces ? conf_set_all(conf, producer_defaults, COUNT(producer_defaults), err)

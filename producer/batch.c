@@ -194,7 +194,8 @@ static struct batch_state *find_by_id(struct jobs *jobs, struct str id, size_t *
     return same ? same : alike;
 }
 
-bool batch_need(struct session *session, const char *id, struct batch_state *state, struct err *err)
+bool batch_need(struct session *session, const char *id, struct batch_state *state, bool *ambiguous,
+                struct err *err)
 {
     struct batch_state *found = NULL;
     char control[TOPIC_NAME_SIZE_MAX];
@@ -203,10 +204,12 @@ bool batch_need(struct session *session, const char *id, struct batch_state *sta
     bool ok = read_jobs(session, &jobs, err);
 
     *state = (struct batch_state){.record = NULL};
+    *ambiguous = false;
     session_topic(session, TOPIC_CONTROL, control);
     if (ok) {
         keep_wanted(session, &jobs);
         found = id ? find_by_id(&jobs, str_from(id), &matches) : newest_job(&jobs);
+        *ambiguous = matches > 1;
         if (matches > 1 && str_equal(found->record->u.batch.batch_id, str_from(id)))
             ok = err_set(err, ERR_REJECT,
                          "%zu tenants have a batch \"%.100s\": say whose with --tenant", matches,

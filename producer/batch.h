@@ -18,8 +18,9 @@ struct batch_state {
 bool batch_find(struct session *session, struct str tenant, struct str id,
                 struct batch_state *state, struct err *err);
 /* A job, of --tenant where that is given: the one whose id is id, or the only one whose id starts
- * with it; id NULL: the newest. REJECT, saying where was looked, for none and for several. */
-bool batch_need(struct session *session, const char *id, struct batch_state *state,
+ * with it; id NULL: the newest. REJECT, saying where was looked, for none and for several;
+ * *ambiguous tells these apart. */
+bool batch_need(struct session *session, const char *id, struct batch_state *state, bool *ambiguous,
                 struct err *err);
 void batch_free(struct batch_state *state);
 

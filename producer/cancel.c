@@ -58,8 +58,8 @@ static int cancel(struct session *session, const struct options *options, const 
     struct err err;
     int code = EX_OK;
 
-    if (!batch_need(session, id, &state, &err))
-        return command_fail(err.kind == ERR_REJECT ? EX_NOINPUT : command_code(&err), &err);
+    if (!command_find(session, id, &state, &code))
+        return code;
     batch = &state.record->u.batch;
     walk.batch = state.record;
     if (!str_equal(batch->batch_id, str_from(id))) {

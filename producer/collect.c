@@ -174,8 +174,8 @@ static int collect(struct session *session, const struct options *options, const
     bool ok;
     int code;
 
-    if (!batch_need(session, id, &state, &err))
-        return command_fail(err.kind == ERR_REJECT ? EX_NOINPUT : command_code(&err), &err);
+    if (!command_find(session, id, &state, &code))
+        return code;
     walk.batch = state.record;
     ok = output_open(&collection.answers, options->output, &err) &&
          (!*options->errors || output_open(&collection.errors, options->errors, &err)) &&

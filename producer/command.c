@@ -88,6 +88,20 @@ int command_fail(int code, const struct err *err)
     return exits_with(code, "pelton", err);
 }
 
+bool command_find(struct session *session, const char *id, struct batch_state *state, int *code)
+{
+    bool ambiguous;
+    struct err err;
+
+    if (batch_need(session, id, state, &ambiguous, &err))
+        return true;
+    *code = command_fail(ambiguous                ? EX_USAGE
+                         : err.kind == ERR_REJECT ? EX_NOINPUT
+                                                  : command_code(&err),
+                         &err);
+    return false;
+}
+
 int command_code(const struct err *err)
 {
     return err->kind == ERR_RETRY ? EX_UNAVAILABLE : EX_SOFTWARE;

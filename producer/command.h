@@ -35,6 +35,8 @@ bool command_open(struct session *session, const struct session_options *options
 /* The name of a tenant or batch that is to be made or looked for: not blank, UTF-8, without control
  * characters, of at most size_max bytes. REJECT says what it is not. */
 bool command_check_name(const char *option, const char *name, size_t size_max, struct err *err);
+/* batch_need(), with its errors printed. False: return *code, 64 where the id means several. */
+bool command_find(struct session *session, const char *id, struct batch_state *state, int *code);
 /* Prints "pelton: message" and returns code. */
 int command_fail(int code, const struct err *err);
 /* The exit code where nothing more is known than the kind. */

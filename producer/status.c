@@ -67,8 +67,8 @@ static int print_batch(struct session *session, const struct options *options, c
     struct err err;
     int code = EX_OK;
 
-    if (!batch_need(session, id, &state, &err))
-        return command_fail(err.kind == ERR_REJECT ? EX_NOINPUT : command_code(&err), &err);
+    if (!command_find(session, id, &state, &code))
+        return code;
     walk.batch = state.record;
     if (results_read(session, &walk, &tally, &err))
         command_print_tally(&state.record->u.batch, state.cancelled, &tally, options->session.json);

@@ -209,8 +209,8 @@ static int follow(struct session *session, const struct options *options, const 
     struct err err;
     int code;
 
-    if (!batch_need(session, id, &state, &err))
-        return command_fail(err.kind == ERR_REJECT ? EX_NOINPUT : command_code(&err), &err);
+    if (!command_find(session, id, &state, &code))
+        return code;
     walk.batch = state.record;
     tail.answers = idmap_open(0);
     if (!results_follow(session, &walk, &tally, &err)) {

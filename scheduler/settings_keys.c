@@ -30,7 +30,7 @@ static const struct config_key keys[] = {
      KEY(waiting_size),
      .default_value = "1GB",
      .min = 32.0 * 1024 * 1024,
-     .max = 1e15,
+     .max = 1024 * 1073741824.0,
      .help = "Payload of waiting requests kept in memory; beyond it the request topics pause."},
     {.name = "crashes_max",
      .type = CONFIG_INT,

@@ -208,7 +208,11 @@ bool model_config_parse(struct model_config *config, const char *name, const cha
     bool ok = false;
 
     memset(config, 0, sizeof *config);
-    if (!json_is_object(object) || (generation && !json_is_object(more))) {
+    if ((object && !json_is_object(object)) || (more && !json_is_object(more))) {
+        err_set(err, ERR_REJECT, "%s: JSON, but not an object", name); /* no line is to blame */
+        goto out;
+    }
+    if (!object || (generation && !more)) {
         err_set(err, ERR_REJECT, "%s: not a JSON object: line %d: %.120s", name, error.line,
                 error.text);
         goto out;

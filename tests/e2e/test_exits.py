@@ -90,6 +90,9 @@ def test_kafka_setting(name, file):
     code, line = ends(name, "-X", "no.such=1", file=file)
     assert code == CONFIG, line
     assert line.startswith(said(name, "Kafka setting no.such=1: ")), line
+    code, line = ends(name, "--brokers", " ,", file=file)
+    assert code in (CONFIG, USAGE) and line.endswith(" no broker") or line.endswith(
+        "no broker is named"), line
 
 
 @pytest.mark.parametrize("name", SERVICES)

@@ -205,6 +205,7 @@ static void test_refuses_what_is_no_object(void **state)
     assert_false(model_config_parse(&config, "c", "{\"a\":", NULL, &err));
     assert_non_null(strstr(err.message, "not a JSON object"));
     assert_false(model_config_parse(&config, "c", "[1]", NULL, &err));
+    assert_string_equal(err.message, "c: JSON, but not an object");
     assert_false(parse(&config, "", "nonsense", &err));
 }
 
