@@ -156,6 +156,8 @@ static void test_whole_job(void **state)
     assert_int_equal(pelton("status job --json"), 0);
     assert_says("\"state\":\"completed\",\"total\":3,\"completed\":2,\"failed\":1,\"expired\":0,"
                 "\"cancelled\":0,\"waiting\":0,\"rejected\":1");
+    assert_int_equal(pelton("collect job -o none.jsonl -i none"), 66);
+    assert_says("none: No such file");
     assert_int_equal(pelton("collect job --wait -o out.jsonl -e errors.jsonl -i job.jsonl"), 65);
     assert_int_equal(count_lines("out.jsonl", "response"), 2);
     assert_int_equal(count_lines("errors.jsonl", "error"), 2);
