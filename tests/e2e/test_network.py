@@ -77,12 +77,17 @@ def test_initialisation_withheld_and_late(system):
 def test_worker_out_of_reach(system):
     """Longer than the lease for one, longer than it keeps its work for the other."""
     networks = [system.proxy("worker-0"), system.proxy("worker-1")]
-    system.start("scheduler", "worker-0", "ledger", worker_args=SLOW)
-    system.start("worker-1", worker_args=(*SLOW, "--lease-keep", "5s"))
+    args = (*SLOW, "-X", "compression.codec=none")  # for the trap
+    system.start("scheduler", "worker-0", "ledger", worker_args=args)
+    system.start("worker-1", worker_args=(*args, "--lease-keep", "5s"))
     submit(system, COUNT)
     system.watcher.wait(200)
+    # Between two ticks a worker may have answered all that it has. What has said Progress is held
+    # until that is acknowledged.
     for network in networks:
-        network.fault(proxy.STALL)
+        network.trap(proxy.STALL, text=b"pelton.Progress")
+    for network in networks:
+        network.wait_trapped()
     wait_for("it drops its work", lambda: logged(system["worker-1"], "lease_lost"))
     for network in networks:
         network.heal()
