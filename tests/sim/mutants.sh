@@ -7,18 +7,21 @@
 # break by accident, and expects the simulator to fail. A mutant that changes nothing or survives
 # fails this test.
 #
-#   tests/sim/mutants.sh LIBRARY...    static libraries that sim links beside the core
+#   tests/sim/mutants.sh SOURCE... LIBRARY...    the core's, and static libraries beside it
 set -eu
 cd "$(dirname "$0")/../.."
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-libraries=$*
+core='' libraries=''
+for argument; do
+    case $argument in
+    *.c) core="$core $(basename "$argument" .c)" ;;
+    *) libraries="$libraries $argument" ;;
+    esac
+done
 system="$(pkg-config --libs rdkafka avro-c yaml-0.1 libmicrohttpd libcrypto) -lm -lpthread"
 seeds=${SEEDS:-4000}
 flags="-std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -I. -O1 -w"
-core="affinity assign balance batch_size body_scan compose deadlines events holders intake job_map
-    jobs lifecycle outputs prefix profile queues restore runs scheduler tick"
-
 for name in $core; do
     echo "${CC:-cc} $flags -c scheduler/$name.c -o $work/$name.o"
 done >"$work/jobs"
