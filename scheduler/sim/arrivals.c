@@ -62,7 +62,7 @@ static void write_blocks(struct run *run, const struct trace_request *request, s
             return;
         for (uint32_t letter = 0; letter < ID_SIZE; letter++)
             run->body[at + letter] =
-                i < request->blocks ? (char)('a' + (ids[i] >> 4 * letter & 15)) : ' ';
+                (char)(i < request->blocks ? 'a' + (ids[i] >> 4 * letter & 15) : ' ');
     }
 }
 
