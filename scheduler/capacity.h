@@ -14,7 +14,7 @@
  *
  * Speed is what a worker does with the largest batch that policy, memory and the
  * step time wanted allow it, judged from what workers report of their steps
- * (speed.h). The judgement is trusted up to twice the batch that they have, or
+ * (speed.h). The judgement is trusted up to eight times their batch, or
  * to the base batch: so it is always made near what was seen, and comes closer
  * while workers fill. Idle time counts nothing.
  *

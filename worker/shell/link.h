@@ -31,10 +31,10 @@ struct link_options {
 struct link;
 
 bool link_open(struct link **link, const struct link_options *options, struct err *err);
-/* Waits up to flush_ms for what is under way; delivered() is called for everything. */
 /* Waits for a broker as long as it takes. False: RETRY, a topic does not exist. True also where a
  * stop was requested. */
 bool link_await(struct link *link, struct err *err);
+/* Waits up to flush_ms for what is under way; delivered() is called for everything. */
 void link_close(struct link *link, int flush_ms);
 
 /* Hello: notes where our commands begin, sends the record (its assignments_offset is filled in
