@@ -95,3 +95,10 @@ class Leader:
                 ids += chunk["ids"]
                 text += chunk["text"]
         return ids, text
+
+    def streamed(self, done):
+        """Asserts that the chunks say what `done` says. They lie in another topic, so they may be
+        read after it."""
+        wanted = (done["ids"], done["text"])
+        self.pump(10, lambda: self.stream(done["request_id"], done["attempt"]) == wanted)
+        assert self.stream(done["request_id"], done["attempt"]) == wanted

@@ -68,8 +68,10 @@ def test_answers_and_streams_are_the_models_own(bench):
         assert usage["prompt_tokens_uncached"] + usage["prompt_tokens_cached"] == \
             reference["prompt_tokens"]
         assert usage["output_tokens"] == reference["completion_tokens"] == len(done["ids"])
-        assert leader.stream(request_id) == ((done["ids"], done["text"]) if index % 2 == 0
-                                             else ([], ""))
+        if index % 2 == 0:
+            leader.streamed(done)
+        else:
+            assert leader.stream(request_id) == ([], "")
     assert leader.hellos[-1]["model"] == "demo"
 
 
@@ -78,10 +80,9 @@ def test_a_chunk_follows_its_progress_and_done_follows_the_chunks(bench):
     bench.worker()
     request_id = leader.assign(long_body(200), stream=True)
     assert leader.pump(20, lambda: leader.of("Done"))
-    ids, text = leader.stream(request_id)
     [done] = leader.of("Done")
-    assert (ids, text) == (done["ids"], done["text"])
-    assert len(ids) == 200 and done["finish_reason"] == "LENGTH"
+    leader.streamed(done)
+    assert len(done["ids"]) == 200 and done["finish_reason"] == "LENGTH"
     assert len(leader.chunks) > 5
     said = 0
     for progress in leader.progress:
@@ -176,7 +177,7 @@ def test_a_forced_prefix_is_said_again_and_only_the_rest_is_progress(bench):
         assert leader.pump(10, lambda: leader.of("Done", request_id))
         [done] = leader.of("Done", request_id)
         assert done["ids"] == ids and done["text"] == leader.of("Done", first)[0]["text"]
-        assert leader.stream(request_id, 2) == (ids, done["text"])
+        leader.streamed(done)
         assert all(p["first_index"] >= forced for p in leader.progress)
 
 
@@ -216,8 +217,7 @@ def test_an_expired_lease_stops_the_work_and_a_renewal_goes_on_with_it(bench):
     leader.renewing = True
     assert leader.pump(120, lambda: len(leader.of("Done")) == len(wanted))
     assert len(leader.hellos) == 1
-    assert leader.pump(5, lambda: leader.stream(wanted[0])[1] ==
-                       leader.of("Done", wanted[0])[0]["text"])
+    leader.streamed(leader.of("Done", wanted[0])[0])
 
 
 def test_a_lease_that_does_not_come_back_ends_the_incarnation(bench):
