@@ -12,6 +12,7 @@ bool claim_send(struct session *session, const struct batch *batch, struct reque
                             .u.batch_claim = {.batch_id = batch->batch_id,
                                               .tenant = batch->tenant,
                                               .file_name = batch->file_name,
+                                              .retry_of = batch->retry_of,
                                               .sent_ms = clock_wall_ms()}};
 
     memcpy(record.u.batch_claim.file_hash, batch->file_hash, SHA256_SIZE);
@@ -28,6 +29,26 @@ bool claim_send(struct session *session, const struct batch *batch, struct reque
                    (int)batch->batch_id.size, batch->batch_id.data);
 }
 
+/* What a message shows of a name: a hash and what a retry adds to it. */
+static int shown(struct str name)
+{
+    return name.size > 80 ? 80 : (int)name.size;
+}
+
+/* The job has this file, or is about to have it; is it run for the same purpose? */
+static bool check_retry_of(const struct batch *batch, struct str retry_of, struct err *err)
+{
+    const struct str id = batch->batch_id;
+
+    if (str_equal(batch->retry_of, retry_of))
+        return true;
+    if (retry_of.size > 0)
+        return err_set(err, ERR_REJECT, "batch %.*s is a retry of %.*s: choose another --batch",
+                       shown(id), id.data, shown(retry_of), retry_of.data);
+    return err_set(err, ERR_REJECT, "batch %.*s is not a retry: choose another --batch", shown(id),
+                   id.data);
+}
+
 bool claim_check(const struct batch *batch, const struct request_id *claim,
                  const struct batch_state *state, struct err *err)
 {
@@ -35,7 +56,9 @@ bool claim_check(const struct batch *batch, const struct request_id *claim,
     const struct batch *begun = state->record ? &state->record->u.batch : NULL;
     const struct batch_claim *first = state->claim ? &state->claim->u.batch_claim : NULL;
     const bool is_stdin = memcmp(batch->file_hash, unknown, SHA256_SIZE) == 0;
+    const struct str id = batch->batch_id;
     const struct str name = begun ? begun->file_name : first->file_name;
+    const struct str retry_of = begun ? begun->retry_of : first->retry_of;
     bool ours;
 
     if (is_stdin && claim) /* nothing was there when we began, so nothing was interrupted */
@@ -45,8 +68,16 @@ bool claim_check(const struct batch *batch, const struct request_id *claim,
                !(is_stdin && begun->complete);
     else
         ours = memcmp(first->file_hash, batch->file_hash, SHA256_SIZE) == 0;
-    return ours || err_set(err, ERR_REJECT,
-                           "batch %.*s was begun from another file (%.*s): choose another --batch",
-                           batch->batch_id.size > 80 ? 80 : (int)batch->batch_id.size,
-                           batch->batch_id.data, (int)name.size, name.data);
+    if (!check_retry_of(batch, retry_of, err))
+        return false;
+    if (ours)
+        return true;
+    if (retry_of.size > 0)
+        return err_set(err, ERR_REJECT,
+                       "batch %.*s was begun from another file (%.*s): --retry that one in turn, "
+                       "or choose another --batch",
+                       shown(id), id.data, shown(name), name.data);
+    return err_set(err, ERR_REJECT,
+                   "batch %.*s was begun from another file (%.*s): choose another --batch",
+                   shown(id), id.data, shown(name), name.data);
 }

@@ -128,8 +128,8 @@ static bool add_rejected(struct collection *collection, const struct batch *batc
     return ok;
 }
 
-static int finish(struct collection *collection, const struct results_tally *tally, bool ok,
-                  struct err *err)
+static int finish(struct collection *collection, const struct batch *batch,
+                  const struct results_tally *tally, bool ok, struct err *err)
 {
     bool closed;
 
@@ -152,6 +152,9 @@ static int finish(struct collection *collection, const struct results_tally *tal
                 (unsigned long long)tally->finished,
                 (unsigned long long)(tally->complete ? tally->total : tally->finished),
                 tally->complete ? "" : " so far, and the job is not wholly submitted");
+    if (!collection->options->session.json)
+        command_suggest_retry(batch, tally,
+                              *collection->options->input ? collection->options->input : NULL);
     return command_code_of_tally(tally);
 }
 
@@ -189,7 +192,7 @@ static int collect(struct session *session, const struct options *options, const
         ok = results_read(session, &walk, &tally, &err);
     }
     code = ok || *options->input == '\0' || access(options->input, R_OK) == 0
-               ? finish(&collection, &tally, ok, &err)
+               ? finish(&collection, &state.record->u.batch, &tally, ok, &err)
                : finish_without_input(&collection, &err);
     batch_free(&state);
     return code;

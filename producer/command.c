@@ -149,21 +149,25 @@ void command_print_tally(const struct batch *batch, bool cancelled,
                          const struct results_tally *tally, bool json)
 {
     if (json) {
-        render_event(stdout, "status",
-                     json_pack("{s:s%, s:s%, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "batch",
-                               batch->batch_id.data, batch->batch_id.size, "tenant",
-                               batch->tenant.data, batch->tenant.size, "state",
-                               state_of(cancelled, tally), "total", (json_int_t)tally->total,
-                               "completed", (json_int_t)tally->by_status[RESULT_COMPLETED],
-                               "failed", (json_int_t)tally->by_status[RESULT_FAILED], "expired",
-                               (json_int_t)tally->by_status[RESULT_EXPIRED], "cancelled",
-                               (json_int_t)tally->by_status[RESULT_CANCELLED], "waiting",
-                               (json_int_t)waiting(tally), "rejected",
-                               (json_int_t)tally->rejected));
+        json_t *members = json_pack(
+            "{s:s%, s:s%, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "batch", batch->batch_id.data,
+            batch->batch_id.size, "tenant", batch->tenant.data, batch->tenant.size, "state",
+            state_of(cancelled, tally), "total", (json_int_t)tally->total, "completed",
+            (json_int_t)tally->by_status[RESULT_COMPLETED], "failed",
+            (json_int_t)tally->by_status[RESULT_FAILED], "expired",
+            (json_int_t)tally->by_status[RESULT_EXPIRED], "cancelled",
+            (json_int_t)tally->by_status[RESULT_CANCELLED], "waiting", (json_int_t)waiting(tally),
+            "rejected", (json_int_t)tally->rejected);
+        if (batch->retry_of.size > 0)
+            json_object_set_new(members, "retry_of",
+                                json_stringn(batch->retry_of.data, batch->retry_of.size));
+        render_event(stdout, "status", members);
         return;
     }
     print_row("batch", batch->batch_id);
     print_row("tenant", batch->tenant);
+    if (batch->retry_of.size > 0)
+        print_row("retry of", batch->retry_of);
     printf("state      %s\ntotal      %llu\ncompleted  %llu\n", state_of(cancelled, tally),
            (unsigned long long)tally->total,
            (unsigned long long)tally->by_status[RESULT_COMPLETED]);
@@ -173,6 +177,42 @@ void command_print_tally(const struct batch *batch, bool cancelled,
            (unsigned long long)tally->by_status[RESULT_CANCELLED],
            (unsigned long long)waiting(tally));
     printf("rejected   %llu\n", (unsigned long long)tally->rejected);
+}
+
+/* As a word of the shell: in quotes where it needs them. */
+static void print_word(FILE *out, struct str word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                "0123456789_-./:@+=,%";
+    bool is_plain = word.size > 0;
+
+    for (size_t i = 0; i < word.size; i++)
+        is_plain = is_plain && word.data[i] && strchr(plain, word.data[i]);
+    fputs(is_plain ? "" : "'", out);
+    for (size_t i = 0, size; i < word.size; i += size + 1) {
+        const char *quote = memchr(word.data + i, '\'', word.size - i);
+        size = quote ? (size_t)(quote - word.data) - i : word.size - i;
+        escape_print(out, word.data + i, size, "");
+        fputs(quote ? "'\\''" : "", out);
+    }
+    fputs(is_plain ? "" : "'", out);
+}
+
+void command_suggest_retry(const struct batch *batch, const struct results_tally *tally,
+                           const char *path)
+{
+    if (!results_done(tally) ||
+        (tally->by_status[RESULT_COMPLETED] == tally->finished && tally->rejected == 0))
+        return;
+    fputs("pelton: what has no answer can run again: pelton submit ", stderr);
+    print_word(stderr, path ? str_from(path) : batch->file_name);
+    fputs(" --retry ", stderr);
+    print_word(stderr, batch->batch_id);
+    if (!str_equal(batch->tenant, str_from(TENANT_DEFAULT))) {
+        fputs(" --tenant ", stderr);
+        print_word(stderr, batch->tenant);
+    }
+    fputs(batch->service_class == CLASS_INTERACTIVE ? " --class interactive\n" : "\n", stderr);
 }
 
 int command_code_of_tally(const struct results_tally *tally)

@@ -48,6 +48,10 @@ void command_print_tally(const struct batch *batch, bool cancelled,
                          const struct results_tally *tally, bool json);
 /* For progress: "10 failed, 2 cancelled", "" where all is well. */
 void command_note(const struct results_tally *tally, char *note, size_t note_size);
+/* Where a finished job has requests or lines without an answer: one line on standard error with the
+ * command that runs them again. path: the submitted file, NULL where only its name is known. */
+void command_suggest_retry(const struct batch *batch, const struct results_tally *tally,
+                           const char *path);
 /* 0 or EX_DATAERR, EX_TEMPFAIL. */
 int command_code_of_tally(const struct results_tally *tally);
 

@@ -16,10 +16,12 @@
 #include "producer/meter.h"
 #include "producer/output.h"
 #include "producer/render.h"
+#include "producer/retry.h"
 
 struct options {
     struct session_options session;
     const char *batch;
+    const char *retry;
     int class;
     int64_t window_us;
     bool stream;
@@ -34,7 +36,13 @@ static const struct config_key keys[] = {
      .offset = offsetof(struct options, batch),
      .value_name = "ID",
      .help =
-         "Name of the job; the file's SHA-256 where it is not given. Needed for standard input."},
+         "Name of the job; the file's SHA-256 where it is not given. Needed for standard input. "
+         "Of a retry: BATCH.retry, BATCH.retry2 and so on where it is not given."},
+    {.name = "retry",
+     .type = CONFIG_STRING,
+     .offset = offsetof(struct options, retry),
+     .value_name = "BATCH",
+     .help = "Send only what this finished job of the tenant (its whole id) has no answer for."},
     {.name = "class",
      .letter = 'c',
      .type = CONFIG_CHOICE,
@@ -80,9 +88,19 @@ static const struct config_program program = {
                "lines are passed over. Sending the same file again does no harm: requests are\n"
                "known by tenant, batch and custom_id.",
     .epilogue =
-        "Exit code: 0 all lines sent (with --wait: and answered), 65 some lines or requests\n"
-        "ended in an error, 66 no such file, 69 no answer from Kafka, 73 the file of --errors\n"
-        "cannot be written, 75 unfinished: submit again.",
+        "--retry BATCH: the file, corrected or not, is compared by custom_id with the outcomes\n"
+        "of BATCH. Lines that failed, expired or were cancelled are sent, and so are lines that\n"
+        "BATCH never had, such as those rejected then. Left out is what was answered by BATCH or\n"
+        "by a job of which BATCH is a retry itself, whatever its body is now. It becomes a job\n"
+        "of its own; sending the same retry again does no harm.\n"
+        "    pelton submit file.jsonl --batch night --wait     # some requests fail\n"
+        "    pelton submit file.jsonl --retry night --wait     # is named night.retry\n"
+        "    pelton submit file.jsonl --retry night.retry      # and this one night.retry2\n"
+        "\n"
+        "Exit code: 0 all lines sent (with --wait: and answered) or nothing to retry, 65 some\n"
+        "lines or requests ended in an error, 66 no such file or BATCH, 69 no answer from Kafka,\n"
+        "73 the file of --errors cannot be written, 75 unfinished: submit again, or with\n"
+        "--retry once BATCH has all outcomes.",
     .keys = keys,
     .keys_count = sizeof keys / sizeof *keys,
     .arguments_max = 1,
@@ -92,7 +110,11 @@ enum { REJECTED_SHOWN_MAX = 20 }; /* on the terminal; the file has them all */
 
 struct submission {
     const struct options *options;
-    bool is_named; /* --batch was given */
+    bool is_named;       /* --batch was given */
+    bool is_retry;       /* --retry was given */
+    struct retry *retry; /* what it leaves out, else NULL */
+    bool has_begun;      /* the job: it is ours to finish */
+    int begin_code;      /* why it could not begin, else 0 */
     enum stream_mode stream;
     enum topic topic; /* of the requests */
     struct session session;
@@ -118,18 +140,37 @@ static bool check_batch_id(struct submission *submission, struct err *err)
     if (submission->is_named &&
         !command_check_name("--batch", options->batch, BATCH_ID_SIZE_MAX, err))
         return false;
-    if (!*options->batch && is_stdin)
+    snprintf(submission->batch_id, sizeof submission->batch_id, "%s", options->batch);
+    if (submission->is_retry &&
+        (!command_check_name("--retry", options->retry, BATCH_ID_SIZE_MAX, err) ||
+         !retry_name(options->retry, submission->batch_id, err)))
+        return false;
+    if (!*submission->batch_id && is_stdin)
         return err_set(err, ERR_REJECT,
                        "standard input has no hash to name the job by; give --batch ID");
-    snprintf(submission->batch_id, sizeof submission->batch_id, "%s", options->batch);
     if (is_stdin)
         return true;
     if (!lines_hash_file(submission->path, digest, &submission->file_size, err))
         return false;
     memcpy(submission->batch.file_hash, digest, sizeof digest);
-    if (!*options->batch)
+    if (!*submission->batch_id)
         hex_format(digest, sizeof digest, submission->batch_id);
     return true;
+}
+
+static void describe_batch(struct submission *submission)
+{
+    struct batch *batch = &submission->batch;
+    const struct options *options = submission->options;
+    const char *slash = strrchr(submission->path, '/');
+
+    batch->batch_id = str_from(submission->batch_id);
+    batch->tenant = str_from(options->session.tenant);
+    batch->file_name = str_from(slash ? slash + 1 : submission->path);
+    batch->retry_of = str_from(options->retry);
+    batch->service_class = (enum service_class)options->class;
+    batch->created_ms = clock_wall_ms();
+    batch->deadline_ms = options->window_us > 0 ? batch->created_ms + options->window_us / 1000 : 0;
 }
 
 /* A job that exists keeps its beginning: results of an earlier submission count, and a request that
@@ -137,19 +178,11 @@ static bool check_batch_id(struct submission *submission, struct err *err)
 static bool open_batch(struct submission *submission, struct err *err)
 {
     struct batch *batch = &submission->batch;
-    const struct options *options = submission->options;
     struct session *session = &submission->session;
     struct batch_state *before = &submission->before;
-    const char *slash = strrchr(submission->path, '/');
     struct request_id claim;
     bool is_new;
 
-    batch->batch_id = str_from(submission->batch_id);
-    batch->tenant = str_from(options->session.tenant);
-    batch->file_name = str_from(slash ? slash + 1 : submission->path);
-    batch->service_class = (enum service_class)options->class;
-    batch->created_ms = clock_wall_ms();
-    batch->deadline_ms = options->window_us > 0 ? batch->created_ms + options->window_us / 1000 : 0;
     if (!batch_find(session, batch->tenant, batch->batch_id, before, err))
         return false;
     /* The offsets are taken before the claim is read again: had the same file begun elsewhere by
@@ -179,6 +212,19 @@ static bool publish_batch(struct submission *submission, bool complete, struct e
     return session_control(&submission->session, &record, err);
 }
 
+/* A retry begins with its first line, so that one without any leaves no job behind. */
+static bool begin(struct submission *submission, struct err *err)
+{
+    if (submission->has_begun)
+        return true;
+    if (!open_batch(submission, err)) {
+        submission->begin_code = err->kind == ERR_REJECT ? EX_DATAERR : command_code(err);
+        return false;
+    }
+    submission->has_begun = true;
+    return publish_batch(submission, false, err);
+}
+
 /* The message may quote the line. */
 static void show_rejected(const struct submission *submission, const struct line_error *error,
                           uint64_t number)
@@ -205,13 +251,35 @@ static void reject(struct submission *submission, const struct line_error *error
         fprintf(stderr, "%s: more lines were rejected; -e FILE has them all\n", submission->path);
 }
 
-/* False only where nothing more can be sent; a bad line is counted. */
+/* These two are false only where nothing more can be sent; a bad line is counted. */
+static bool send_request(struct submission *submission, const struct record *record,
+                         struct line_error *error, uint64_t number, struct err *err)
+{
+    struct buffer *buffer = &submission->buffer;
+    char key[REQUEST_ID_TEXT_SIZE + 1];
+
+    if (!codec_encode(submission->session.codec, record, buffer, err) ||
+        buffer->size > CODEC_REQUEST_SIZE_MAX) {
+        line_error_set(error, "request_too_large", "",
+                       "the request takes %zu bytes: the limit is %d", buffer->size,
+                       CODEC_REQUEST_SIZE_MAX);
+        reject(submission, error, number);
+        return true;
+    }
+    request_id_format(&record->u.request.request_id, key);
+    if (!begin(submission, err) ||
+        !session_produce(&submission->session, submission->topic,
+                         (struct str){key, REQUEST_ID_TEXT_SIZE}, record, buffer, err))
+        return false;
+    submission->batch.total++;
+    return true;
+}
+
 static bool send_line(struct submission *submission, const struct raw_line *raw, struct err *err)
 {
     const struct batch *batch = &submission->batch;
     struct record record = {.type = RECORD_REQUEST};
     struct request *request = &record.u.request;
-    char key[REQUEST_ID_TEXT_SIZE + 1];
     struct line_error error;
     struct line line;
     bool ok = true;
@@ -233,22 +301,10 @@ static bool send_line(struct submission *submission, const struct raw_line *raw,
                                 .stream = submission->stream};
     sha256(line.body.data, line.body.size, request->body_hash);
     request_id_make(request->tenant, request->batch_id, request->custom_id, &request->request_id);
-    request_id_format(&request->request_id, key);
-    if (!line_check_unique(submission->line_of, &request->request_id, raw->number, &error)) {
+    if (!line_check_unique(submission->line_of, &request->request_id, raw->number, &error))
         reject(submission, &error, raw->number);
-    } else if (!codec_encode(submission->session.codec, &record, &submission->buffer, err) ||
-               submission->buffer.size > CODEC_REQUEST_SIZE_MAX) {
-        line_error_set(&error, "request_too_large", "",
-                       "the request takes %zu bytes: the limit is %d", submission->buffer.size,
-                       CODEC_REQUEST_SIZE_MAX);
-        reject(submission, &error, raw->number);
-    } else {
-        ok = session_produce(
-            &submission->session,
-            batch->service_class == CLASS_BULK ? TOPIC_REQUESTS_BULK : TOPIC_REQUESTS_INTERACTIVE,
-            (struct str){key, REQUEST_ID_TEXT_SIZE}, &record, &submission->buffer, err);
-        submission->batch.total += ok;
-    }
+    else if (!submission->retry || !retry_answered(submission->retry, line.custom_id))
+        ok = send_request(submission, &record, &error, raw->number, err);
     line_free(&line);
     return ok;
 }
@@ -331,7 +387,50 @@ static int wait_for_results(struct submission *submission)
     meter_end(&submission->meter, tally.finished, tally.total, note);
     if (json)
         command_print_tally(&submission->batch, false, &tally, true);
+    else
+        command_suggest_retry(&submission->batch, &tally, submission->path);
     return command_code_of_tally(&tally);
+}
+
+/* Opens clients, what is to be left out, and the file of errors. False: return *code. */
+static bool prepare(struct submission *submission, struct config *config, int *code)
+{
+    const struct options *options = submission->options;
+    struct session *session = &submission->session;
+    bool unfinished = false;
+    struct err err;
+
+    if (!command_open(session, &options->session, config, SESSION_BOTH, code))
+        return false;
+    *code = EX_OK;
+    if (submission->is_retry && !retry_open(&submission->retry, session, submission->batch.tenant,
+                                            submission->batch.retry_of, &unfinished, &err))
+        *code = unfinished ? EX_TEMPFAIL : err.kind == ERR_REJECT ? EX_NOINPUT : command_code(&err);
+    else if (*options->errors && !output_open(&submission->errors, options->errors, &err))
+        *code = EX_CANTCREAT;
+    else if (!session_prepare(session, TOPIC_CONTROL, &err) ||
+             !session_prepare(session, submission->topic, &err))
+        *code = EX_UNAVAILABLE;
+    return *code == EX_OK || command_fail(*code, &err) == EX_OK;
+}
+
+/* Sends the file, from the claim to the job's total. Returns the exit code. */
+static int send_all(struct submission *submission)
+{
+    struct err err;
+
+    submission->meter = meter_start("sending", submission->options->session.json);
+    if ((submission->is_retry || begin(submission, &err)) && send_file(submission, &err) &&
+        (!submission->has_begun || publish_batch(submission, true, &err))) {
+        meter_end(&submission->meter, submission->batch.total, submission->batch.total, "");
+        return EX_OK;
+    }
+    if (submission->begin_code != EX_OK)
+        return command_fail(submission->begin_code, &err);
+    command_fail(EX_TEMPFAIL, &err);
+    if (submission->has_begun)
+        fprintf(stderr, "pelton: the job is incomplete; submitting it again does no harm\n");
+    return err.kind == ERR_RETRY ? EX_TEMPFAIL : command_code(&err);
 }
 
 static int run(struct submission *submission, struct config *config)
@@ -348,28 +447,21 @@ static int run(struct submission *submission, struct config *config)
         bool is_there = strcmp(submission->path, "-") == 0 || access(submission->path, R_OK) == 0;
         return command_fail(is_there ? EX_USAGE : EX_NOINPUT, &err);
     }
-    if (!command_open(&submission->session, &options->session, config, SESSION_BOTH, &code))
+    describe_batch(submission);
+    if (!prepare(submission, config, &code))
         return code;
-    if (*options->errors && !output_open(&submission->errors, options->errors, &err))
-        return command_fail(EX_CANTCREAT, &err);
-    if (!session_prepare(&submission->session, TOPIC_CONTROL, &err) ||
-        !session_prepare(&submission->session, submission->topic, &err))
-        return command_fail(EX_UNAVAILABLE, &err);
-    if (!open_batch(submission, &err))
-        return command_fail(err.kind == ERR_REJECT ? EX_DATAERR : command_code(&err), &err);
-    submission->meter = meter_start("sending", options->session.json);
-    if (!publish_batch(submission, false, &err) || !send_file(submission, &err) ||
-        !publish_batch(submission, true, &err)) {
-        command_fail(EX_TEMPFAIL, &err);
-        fprintf(stderr, "pelton: the job is incomplete; submitting it again does no harm\n");
-        return err.kind == ERR_RETRY ? EX_TEMPFAIL : command_code(&err);
-    }
-    meter_end(&submission->meter, submission->batch.total, submission->batch.total, "");
-    report(submission);
+    code = send_all(submission);
+    if (code != EX_OK)
+        return code;
+    if (submission->is_retry)
+        retry_report(submission->retry, &submission->batch, submission->before.record != NULL,
+                     options->session.json);
+    else
+        report(submission);
     if (!output_close(&submission->errors, true, &err))
         return command_fail(EX_CANTCREAT, &err);
     code = submission->batch.rejected > 0 ? EX_DATAERR : EX_OK;
-    if (options->wait) {
+    if (options->wait && submission->has_begun) {
         int waited = wait_for_results(submission);
         code = waited != EX_OK ? waited : code;
     }
@@ -387,6 +479,7 @@ int command_submit(int argc, char **argv)
         return code;
     submission.path = command_argument(config, "FILE.jsonl");
     submission.is_named = config_given(config, "batch");
+    submission.is_retry = config_given(config, "retry");
     submission.stream = !config_given(config, "stream") ? STREAM_AUTO
                         : options.stream                ? STREAM_ON
                                                         : STREAM_OFF;
@@ -397,6 +490,7 @@ int command_submit(int argc, char **argv)
     session_close(&submission.session);
     output_close(&submission.errors, false, &(struct err){0}); /* of a submission that failed */
     batch_free(&submission.before);
+    retry_close(submission.retry);
     idmap_close(submission.line_of);
     buffer_free(&submission.buffer);
     free(submission.first_offsets);

@@ -303,6 +303,7 @@ static const struct field batch_rows[] = {
     HAVE(batch, FIELD_I64, deadline_ms),
     HAVE(batch, FIELD_BOOL, complete),
     RECORDS(batch, first_offsets, partition_offset),
+    HAVE(batch, FIELD_STR, retry_of),
 };
 static const struct fields batch_fields = TABLE(batch, "Batch");
 
@@ -314,9 +315,10 @@ static const struct field cancel_batch_rows[] = {
 static const struct fields cancel_batch_fields = TABLE(cancel_batch, "CancelBatch");
 
 static const struct field batch_claim_rows[] = {
-    NEED(batch_claim, FIELD_UUID, claim), NEED(batch_claim, FIELD_STR, batch_id),
-    HAVE(batch_claim, FIELD_STR, tenant), HAVE(batch_claim, FIELD_STR, file_name),
-    BYTES(batch_claim, file_hash),        HAVE(batch_claim, FIELD_I64, sent_ms),
+    NEED(batch_claim, FIELD_UUID, claim),   NEED(batch_claim, FIELD_STR, batch_id),
+    HAVE(batch_claim, FIELD_STR, tenant),   HAVE(batch_claim, FIELD_STR, file_name),
+    BYTES(batch_claim, file_hash),          HAVE(batch_claim, FIELD_I64, sent_ms),
+    HAVE(batch_claim, FIELD_STR, retry_of),
 };
 static const struct fields batch_claim_fields = TABLE(batch_claim, "BatchClaim");
 

@@ -329,6 +329,7 @@ struct batch {
     /* ends of results, tokens and dead-letters before the first request was sent */
     const struct partition_offset *first_offsets;
     size_t first_offsets_count;
+    struct str retry_of; /* the tenant's job whose unanswered lines it runs again; "" none */
 };
 
 struct cancel_batch {
@@ -346,6 +347,7 @@ struct batch_claim {
     struct str file_name;
     uint8_t file_hash[32]; /* zeros: standard input */
     int64_t sent_ms;
+    struct str retry_of; /* as Batch's */
 };
 
 enum record_type {
