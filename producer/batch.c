@@ -237,19 +237,26 @@ void batch_free(struct batch_state *state)
     *state = (struct batch_state){.record = NULL};
 }
 
-bool batch_each(struct session *session,
-                bool (*visit)(void *context, const struct batch_state *state, struct err *err),
-                void *context, struct err *err)
+bool batch_list(struct session *session, struct batch_state **states, size_t *count,
+                struct err *err)
 {
     struct jobs jobs;
-    bool ok = read_jobs(session, &jobs, err);
 
-    if (ok)
-        keep_wanted(session, &jobs);
-    for (size_t i = 0; ok && i < jobs.count; i++)
-        ok = visit(context, &jobs.items[i], err);
-    free_jobs(&jobs);
-    return ok;
+    if (!read_jobs(session, &jobs, err)) {
+        free_jobs(&jobs);
+        return false;
+    }
+    keep_wanted(session, &jobs);
+    *states = jobs.items;
+    *count = jobs.count;
+    return true;
+}
+
+void batch_list_free(struct batch_state *states, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        batch_free(&states[i]);
+    free(states);
 }
 
 static const enum topic first_offset_topics[] = {TOPIC_RESULTS, TOPIC_TOKENS, TOPIC_DEAD_LETTERS};

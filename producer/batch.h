@@ -24,10 +24,10 @@ bool batch_need(struct session *session, const char *id, struct batch_state *sta
                 struct err *err);
 void batch_free(struct batch_state *state);
 
-/* Calls visit with the newest record of every job of --tenant, oldest first. */
-bool batch_each(struct session *session,
-                bool (*visit)(void *context, const struct batch_state *state, struct err *err),
-                void *context, struct err *err);
+/* The jobs of --tenant that have begun, in the order in which they did; batch_list_free(). */
+bool batch_list(struct session *session, struct batch_state **states, size_t *count,
+                struct err *err);
+void batch_list_free(struct batch_state *states, size_t count);
 
 /* Ends of results, tokens and dead-letters now. *offsets is for free(); topics points to names
  * that live as long as *names, which is for free(), too. */

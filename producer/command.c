@@ -136,7 +136,7 @@ static uint64_t waiting(const struct results_tally *tally)
     return tally->total > tally->finished ? tally->total - tally->finished : 0;
 }
 
-static const char *state_of(bool cancelled, const struct results_tally *tally)
+const char *command_state(bool cancelled, const struct results_tally *tally)
 {
     if (results_done(tally))
         return cancelled ? "cancelled" : "completed";
@@ -152,7 +152,7 @@ void command_print_tally(const struct batch *batch, bool cancelled,
         json_t *members = json_pack(
             "{s:s%, s:s%, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "batch", batch->batch_id.data,
             batch->batch_id.size, "tenant", batch->tenant.data, batch->tenant.size, "state",
-            state_of(cancelled, tally), "total", (json_int_t)tally->total, "completed",
+            command_state(cancelled, tally), "total", (json_int_t)tally->total, "completed",
             (json_int_t)tally->by_status[RESULT_COMPLETED], "failed",
             (json_int_t)tally->by_status[RESULT_FAILED], "expired",
             (json_int_t)tally->by_status[RESULT_EXPIRED], "cancelled",
@@ -168,7 +168,7 @@ void command_print_tally(const struct batch *batch, bool cancelled,
     print_row("tenant", batch->tenant);
     if (batch->retry_of.size > 0)
         print_row("retry of", batch->retry_of);
-    printf("state      %s\ntotal      %llu\ncompleted  %llu\n", state_of(cancelled, tally),
+    printf("state      %s\ntotal      %llu\ncompleted  %llu\n", command_state(cancelled, tally),
            (unsigned long long)tally->total,
            (unsigned long long)tally->by_status[RESULT_COMPLETED]);
     printf("failed     %llu\nexpired    %llu\ncancelled  %llu\nwaiting    %llu\n",

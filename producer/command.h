@@ -43,6 +43,8 @@ int command_fail(int code, const struct err *err);
 int command_code(const struct err *err);
 /* One argument is required: NULL and a message where it is missing. */
 const char *command_argument(const struct config *config, const char *what);
+/* "completed", "in_progress" and so on. */
+const char *command_state(bool cancelled, const struct results_tally *tally);
 /* The status table, or its JSON event, to standard output. */
 void command_print_tally(const struct batch *batch, bool cancelled,
                          const struct results_tally *tally, bool json);

@@ -23,6 +23,14 @@ static void take_batch(struct results_tally *tally, const struct batch *batch)
     tally->rejected = batch->rejected;
 }
 
+struct results_tally results_tally_of(const struct batch *batch)
+{
+    struct results_tally tally = {.total = 0};
+
+    take_batch(&tally, batch);
+    return tally;
+}
+
 static bool is_of_job(const struct walk *walk, struct str tenant, struct str batch_id)
 {
     return str_equal(batch_id, walk->batch_id) && str_equal(tenant, walk->tenant);
@@ -83,8 +91,7 @@ static bool visit(void *context, const rd_kafka_message_t *message, struct err *
 static void walk_open(struct walk *walk, struct session *session,
                       const struct results_options *options, struct results_tally *tally)
 {
-    *tally = (struct results_tally){.total = 0};
-    take_batch(tally, &options->batch->u.batch);
+    *tally = results_tally_of(&options->batch->u.batch);
     *walk = (struct walk){.session = session,
                           .options = options,
                           .tally = tally,

@@ -36,6 +36,8 @@ bool results_read(struct session *session, const struct results_options *options
 bool results_follow(struct session *session, const struct results_options *options,
                     struct results_tally *tally, struct err *err);
 
+/* Of a job without any outcome yet. */
+struct results_tally results_tally_of(const struct batch *batch);
 bool results_done(const struct results_tally *tally);
 
 #endif

@@ -1,62 +1,129 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sysexits.h>
 
+#include "common/check.h"
 #include "common/clock.h"
 #include "common/escape.h"
 #include "producer/command.h"
 #include "producer/render.h"
+#include "producer/tallies.h"
+
+/* Results that a list is counted from without being asked to: a second or two. */
+enum { WALK_MAX = 100000 };
 
 struct options {
     struct session_options session;
+    bool answers;
 };
 
-static const struct config_key keys[] = {SESSION_TENANT_FILTER(struct options, session),
-                                         SESSION_KEYS(struct options, session)};
+static const struct config_key keys[] = {
+    {.name = "answers",
+     .letter = 'a',
+     .type = CONFIG_BOOL,
+     .offset = offsetof(struct options, answers),
+     .help = "In a list of jobs, count answers however many results are to be read; where it is "
+             "not given, up to 100,000; --no-answers: do not."},
+    SESSION_TENANT_FILTER(struct options, session),
+    SESSION_KEYS(struct options, session),
+};
 
 static const struct config_program program = {
     .name = "pelton status",
     .version = PELTON_VERSION,
     .synopsis = "[options] [BATCH]",
-    .summary =
-        "How far a job has come. Without BATCH, all jobs, and whether they are wholly submitted "
-        "or\n"
-        "cancelled; answers are counted for one job only. BATCH may be the beginning of an id.",
+    .summary = "How far a job has come. Without BATCH, all jobs, a line each: when it was\n"
+               "submitted, its state, answers of requests, how many of them are errors, its id,\n"
+               "tenant and file. BATCH may be the beginning of an id.",
     .epilogue = "Exit code: 0, 66 no such batch, 69 no answer from Kafka.",
     .keys = keys,
     .keys_count = sizeof keys / sizeof *keys,
     .arguments_max = 1,
 };
 
-static bool print_job(void *context, const struct batch_state *state, struct err *err)
+/* What is known without any result. */
+static const char *state_submitted(const struct batch_state *state)
 {
-    const struct options *options = context;
+    if (state->cancelled)
+        return "cancelled";
+    return state->record->u.batch.complete ? "submitted" : "submitting";
+}
+
+/* tally: NULL where answers were not counted. */
+static void print_event(const struct batch_state *state, const struct results_tally *tally)
+{
     const struct batch *batch = &state->record->u.batch;
-    const char *state_name = state->cancelled  ? "cancelled"
-                             : batch->complete ? "submitted"
-                                               : "submitting";
+    char created[CLOCK_TEXT_SIZE];
+    json_t *members;
+
+    clock_format_ms(batch->created_ms, created);
+    members =
+        json_pack("{s:s%, s:s%, s:s%, s:s, s:s, s:I, s:I}", "batch", batch->batch_id.data,
+                  batch->batch_id.size, "tenant", batch->tenant.data, batch->tenant.size, "file",
+                  batch->file_name.data, batch->file_name.size, "created", created, "state",
+                  tally ? command_state(state->cancelled, tally) : state_submitted(state), "total",
+                  (json_int_t)batch->total, "rejected", (json_int_t)batch->rejected);
+    if (tally) {
+        json_object_set_new(members, "finished", json_integer((json_int_t)tally->finished));
+        json_object_set_new(members, "completed",
+                            json_integer((json_int_t)tally->by_status[RESULT_COMPLETED]));
+    }
+    render_event(stdout, "batch", members);
+}
+
+static void print_line(const struct batch_state *state, const struct results_tally *tally)
+{
+    const struct batch *batch = &state->record->u.batch;
+    const struct str names[] = {batch->batch_id, batch->tenant, batch->file_name};
     char created[CLOCK_TEXT_SIZE];
 
-    (void)err;
     clock_format_ms(batch->created_ms, created);
-    if (options->session.json)
-        render_event(stdout, "batch",
-                     json_pack("{s:s%, s:s%, s:s%, s:s, s:s, s:I, s:I}", "batch",
-                               batch->batch_id.data, batch->batch_id.size, "tenant",
-                               batch->tenant.data, batch->tenant.size, "file",
-                               batch->file_name.data, batch->file_name.size, "created", created,
-                               "state", state_name, "total", (json_int_t)batch->total, "rejected",
-                               (json_int_t)batch->rejected));
-    else {
-        printf("%s  %-10s %8llu", created, state_name, (unsigned long long)batch->total);
-        const struct str names[] = {batch->batch_id, batch->tenant, batch->file_name};
-        for (size_t i = 0; i < 3; i++) {
-            fputs("  ", stdout);
-            escape_print(stdout, names[i].data, names[i].size, "");
-        }
-        putchar('\n');
+    if (tally)
+        printf("%s  %-11s %8" PRIu64 "/%-8" PRIu64 " %6" PRIu64, created,
+               command_state(state->cancelled, tally), tally->finished, batch->total,
+               tally->finished - tally->by_status[RESULT_COMPLETED]);
+    else
+        printf("%s  %-11s %8s/%-8" PRIu64 " %6s", created, state_submitted(state), "?",
+               batch->total, "?");
+    for (size_t i = 0; i < 3; i++) {
+        fputs("  ", stdout);
+        escape_print(stdout, names[i].data, names[i].size, "");
     }
-    return true;
+    putchar('\n');
+}
+
+static int print_list(struct session *session, const struct options *options, bool is_asked)
+{
+    struct tallies tallies = {.walk_max = !is_asked ? WALK_MAX : options->answers ? UINT64_MAX : 0};
+    struct batch_state *states;
+    struct err err;
+    size_t count;
+    bool ok;
+
+    if (!batch_list(session, &states, &count, &err))
+        return command_fail(command_code(&err), &err);
+    tallies.jobs = states;
+    tallies.count = count;
+    tallies.items = calloc(count + 1, sizeof *tallies.items);
+    CHECK(tallies.items);
+    ok = count == 0 || tallies_read(session, &tallies, &err);
+    for (size_t i = 0; ok && i < count; i++) {
+        const struct results_tally *tally = tallies.counted ? &tallies.items[i] : NULL;
+        if (options->session.json)
+            print_event(&states[i], tally);
+        else
+            print_line(&states[i], tally);
+    }
+    if (ok && count > 0 && !tallies.counted && !is_asked)
+        fprintf(stderr,
+                "pelton: answers are not counted, for %" PRIu64 " results would be read; "
+                "--answers does\n",
+                tallies.walk);
+    free(tallies.items);
+    batch_list_free(states, count);
+    return ok ? EX_OK : command_fail(command_code(&err), &err);
 }
 
 static int print_batch(struct session *session, const struct options *options, const char *id)
@@ -84,18 +151,15 @@ int command_status(int argc, char **argv)
     struct session session;
     struct config *config;
     struct config_list arguments;
-    struct err err;
     int code;
 
     if (!command_configure(&config, &program, argc, argv, &options, &code))
         return code;
     arguments = config_arguments(config);
-    if (command_open(&session, &options.session, config, SESSION_READS, &code)) {
-        if (arguments.count > 0)
-            code = print_batch(&session, &options, arguments.items[0]);
-        else if (!batch_each(&session, print_job, &options, &err))
-            code = command_fail(command_code(&err), &err);
-    }
+    if (command_open(&session, &options.session, config, SESSION_READS, &code))
+        code = arguments.count > 0
+                   ? print_batch(&session, &options, arguments.items[0])
+                   : print_list(&session, &options, config_given(config, "answers"));
     session_close(&session);
     config_free(config);
     return code;

@@ -212,6 +212,16 @@ def test_status(running):
     assert result.returncode == 0, result.stderr
     status = json.loads(result.stdout)
     assert (status["total"], status["completed"], status["failed"]) == (24, 24, 0)
+    # The list says the same of every job, counted in one walk over the results.
+    results = running.read("results")
+    listed = [json.loads(each) for each in running.pelton("status", "--json").stdout.splitlines()]
+    assert {"demo", "cancel", "expire"} <= {job["batch"] for job in listed}
+    for job in listed:
+        mine = [r for r in of_batch(results, job["batch"]) if r["tenant"] == job["tenant"]]
+        completed = [r for r in mine if r["status"] == "COMPLETED"]
+        assert (job["finished"], job["completed"]) == (len(mine), len(completed)), job
+        assert job["state"] == ("cancelled" if job["batch"] in ("cancel", "blocker")
+                                else "completed"), job
     unknown = running.pelton("status", "no-such-batch")
     assert unknown.returncode != 0 and "no-such-batch" in unknown.stderr
 

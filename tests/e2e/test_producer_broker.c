@@ -212,8 +212,11 @@ static void test_submit_again(void **state)
     assert_int_equal(pelton("cancel pipe"), 0);
     assert_int_equal(pelton("cancel piped"), 0);
     assert_int_equal(pelton("status"), 0);
-    assert_says("cancelled");
-    assert_says("job.jsonl");
+    assert_says("  cancelling         0/1             0  piped  default  -\n");
+    assert_says("  completed          3/3             1  job  default  job.jsonl\n");
+    assert_int_equal(pelton("status --no-answers"), 0);
+    assert_says("  cancelled          ?/1             ?  piped  default  -\n");
+    assert_says("  submitted          ?/3             ?  job  default  job.jsonl\n");
 }
 
 int main(void)
