@@ -11,7 +11,7 @@
 #include "producer/render.h"
 #include "producer/tallies.h"
 
-/* Results that a list is counted from without being asked to: a second or two. */
+/* Results that a list is counted from without being asked to: a second (producer/tallies.h). */
 enum { WALK_MAX = 100000 };
 
 struct options {
