@@ -11,6 +11,7 @@
  *   lifecycle  the one place where a job changes its state
  *   outputs    records for the tick's transaction
  *   restore    the state of an earlier leader
+ *   torn       which ticks may be torn; what they left out
  *   scheduler  the public face: dispatch and gauges
  *
  * Only these files include this header; scheduler.h is the interface.
@@ -35,15 +36,17 @@ struct partition {
     int64_t read;            /* next offset to read; -1 nothing read yet */
     int64_t reread_ms;       /* when it last brought what may be older than this leader */
     size_t payloads_missing; /* restored jobs whose request is still to be read again */
-    int64_t trimmed, trim;   /* done below here; to do below here */
+    int64_t trimmed;         /* done below here */
+    int64_t trim, trim_next; /* the first that was needed in tick certain_from, certain_next */
     bool paused;
 };
 
-/* The end of an output partition, for the next tick's record. */
+/* The end of an output partition; -1 unknown. */
 struct output_end {
     enum topic topic;
     int32_t partition;
     int64_t offset;
+    int64_t certain, certain_next; /* as it was before the tick certain_from, certain_next */
 };
 
 struct class_counts {
@@ -63,11 +66,11 @@ struct affinity {
     struct scheduler_prefixes totals;
 };
 
-/* Only while restoring: outputs without a DoneMark. */
-struct orphan {
-    bool usage_seen;
-    bool result_seen;
-    struct usage usage; /* made from the Result, its strings in the arena */
+/* DoneMarks of ticks that may be torn, in the order of the state: items[first...]. Only while
+ * restoring. */
+struct uncertain_marks {
+    struct done_mark *items;
+    size_t first, count, capacity;
 };
 
 struct scheduler {
@@ -96,16 +99,23 @@ struct scheduler {
     int64_t control_read;    /* next offset to read; -1 nothing read yet */
     struct output_end *outputs;
     size_t outputs_count;
-    struct idmap *orphans; /* NULL once restored */
+    struct uncertain_marks uncertain;
+    struct idmap *found; /* by id, of torn.c; NULL but while restoring */
+    bool outputs_gone;   /* what is not found in results and usage may have been there */
+    struct scheduler_torn torn;
 
     int64_t restored_ms;
     int64_t epoch;
     int64_t seq;
+    int64_t tick_number; /* of the last Tick written; counts across epochs */
     int64_t tick_written_ms;
-    int64_t positions; /* changes whenever an input offset moves */
+    int64_t certain_from, certain_next; /* ticks before it are certain; what it becomes next */
+    int64_t certain_ms;                 /* when it moved */
+    int64_t positions;                  /* changes whenever an input offset moves */
     int64_t positions_written;
     int64_t trim_ms;
-    size_t sweep_cursor; /* into done_marks */
+    int64_t marks_oldest_ms; /* as of the last tick */
+    size_t sweep_cursor;     /* into done_marks */
 
     struct class_counts classes[CLASS_COUNT];
     uint64_t in_flight;
@@ -225,8 +235,9 @@ struct action *output_action(struct scheduler *scheduler, enum action_type type)
 void output_result(struct scheduler *scheduler, const struct job *job,
                    const struct outcome *outcome);
 void output_usage(struct scheduler *scheduler, const struct usage *usage);
-void output_done_mark(struct scheduler *scheduler, const struct request_id *id, const uint8_t *hash,
-                      enum result_status status);
+/* What the job's DoneMark says, but for what output_done_mark() adds: when, and which tick. */
+struct done_mark done_mark_of(const struct job *job, enum result_status status);
+void output_done_mark(struct scheduler *scheduler, const struct done_mark *mark);
 void output_in_flight(struct scheduler *scheduler, const struct job *job);
 void output_assignment(struct scheduler *scheduler, const struct job *job);
 void output_cancel(struct scheduler *scheduler, const struct run *run, const struct request_id *id,
@@ -247,8 +258,24 @@ struct str output_format(struct scheduler *scheduler, const char *format, ...)
 /* ---- restore.c ---- */
 void restore_state(struct scheduler *scheduler, const struct record *record);
 void restore_deleted(struct scheduler *scheduler, const struct request_id *id);
-void restore_output(struct scheduler *scheduler, const struct record *record);
 void restore_finish(struct scheduler *scheduler);
+/* Forgets the id's job, if there is one. */
+void restore_forget(struct scheduler *scheduler, const struct request_id *id);
 void output_end(struct scheduler *scheduler, const struct position *position);
+
+/* ---- torn.c ---- */
+/* Of the state, in its order. */
+void torn_restore_mark(struct scheduler *scheduler, const struct done_mark *mark);
+void torn_restore_tick(struct scheduler *scheduler, const struct tick *tick);
+/* Result, Usage or WorkerTime; after all of the state. */
+void torn_restore_output(struct scheduler *scheduler, const struct record *record);
+/* All is read: completes what is half there. Jobs that run again have their entries and are in no
+ * state yet. */
+void torn_settle(struct scheduler *scheduler);
+void torn_free(struct scheduler *scheduler);
+/* Before a Tick record is written: moves on what is certain, and trims what nobody can need. */
+void torn_begin_tick(struct scheduler *scheduler);
+/* So many ticks up to the next one may be torn, as far as is known now. */
+int64_t torn_uncertain(const struct scheduler *scheduler);
 
 #endif

@@ -53,6 +53,7 @@ struct exporter {
     struct metric *in_flight, *done_marks, *waiting_size, *workers_alive;
     struct metric *results[4];
     struct metric *duplicates, *dead_letters, *reassigned;
+    struct metric *torn_requests, *torn_marks, *torn_usages;
     struct metric *prompt_tokens, *cached_tokens, *cached_expected, *affinity;
     struct metric *tick, *commit, *commit_messages, *reloads, *fenced;
     struct metric *messages, *unreadable;
@@ -135,6 +136,17 @@ static void exporter_register_prefixes(struct exporter *exporter)
                                          "what it has cached.");
 }
 
+static void exporter_register_torn(struct exporter *exporter)
+{
+    static const char name[] = "pelton_torn_repairs_total";
+    static const char help[] = "What torn transactions had left out, put right by this term.";
+    struct metrics *m = exporter->metrics;
+
+    exporter->torn_requests = metrics_counter(m, name, "what=\"request\"", help);
+    exporter->torn_marks = metrics_counter(m, name, "what=\"mark\"", help);
+    exporter->torn_usages = metrics_counter(m, name, "what=\"usage\"", help);
+}
+
 static void exporter_register(struct exporter *exporter)
 {
     struct metrics *m = exporter->metrics;
@@ -143,6 +155,7 @@ static void exporter_register(struct exporter *exporter)
     exporter_register_classes(exporter);
     exporter_register_plan(exporter);
     exporter_register_prefixes(exporter);
+    exporter_register_torn(exporter);
     exporter->leader = metrics_gauge(m, "pelton_scheduler_leader", "", "1 while this one leads.");
     exporter->epoch = metrics_gauge(m, "pelton_scheduler_epoch", "", "Epoch of this leader.");
     exporter->in_flight =
@@ -301,6 +314,9 @@ static void exporter_gauges(struct exporter *exporter, const struct scheduler_ga
     metric_set(exporter->cached_tokens, (double)gauges->prefixes.cached_tokens);
     metric_set(exporter->cached_expected, (double)gauges->prefixes.cached_tokens_expected);
     metric_set(exporter->affinity, (double)gauges->prefixes.affinity_assignments);
+    metric_set(exporter->torn_requests, (double)gauges->torn.requests);
+    metric_set(exporter->torn_marks, (double)gauges->torn.marks);
+    metric_set(exporter->torn_usages, (double)gauges->torn.usages);
     metric_set(exporter->epoch, (double)gauges->epoch);
 }
 

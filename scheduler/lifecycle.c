@@ -257,11 +257,11 @@ void job_return(struct scheduler *scheduler, struct job *job, bool crash, const 
 
 void job_finish(struct scheduler *scheduler, struct job *job, const struct outcome *outcome)
 {
-    const uint8_t *hash = job->payload->body_hash;
+    const struct done_mark mark = done_mark_of(job, outcome->status);
 
     output_result(scheduler, job, outcome);
-    output_done_mark(scheduler, &job->id, hash, outcome->status);
-    done_mark_put(scheduler, &job->id, hash, scheduler->now_ms);
+    output_done_mark(scheduler, &mark);
+    done_mark_put(scheduler, &job->id, job->payload->body_hash, scheduler->now_ms);
     scheduler->results_total[outcome->status]++;
     if (outcome->status == RESULT_COMPLETED) {
         scheduler->work.finished_tokens += job->tokens;

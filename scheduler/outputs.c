@@ -184,18 +184,33 @@ void output_result(struct scheduler *scheduler, const struct job *job,
     output_usage(scheduler, &usage);
 }
 
-void output_done_mark(struct scheduler *scheduler, const struct request_id *id, const uint8_t *hash,
-                      enum result_status status)
+struct done_mark done_mark_of(const struct job *job, enum result_status status)
+{
+    struct done_mark mark = {
+        .request_id = job->id,
+        .status = status,
+        .service_class = (enum service_class)job->service_class,
+        .partition = job->partition,
+        .offset = job->offset,
+        .attempt = job->attempt ? job->attempt->number : 0,
+        .crashes = job->attempt ? job->attempt->crashes : 0,
+        .admitted_ms = job->admitted_ms,
+    };
+
+    if (job->payload)
+        memcpy(mark.body_hash, job->payload->body_hash, sizeof mark.body_hash);
+    return mark;
+}
+
+void output_done_mark(struct scheduler *scheduler, const struct done_mark *mark)
 {
     struct record *record = output_record(scheduler, RECORD_DONE_MARK);
-    struct done_mark *mark = &record->u.done_mark;
 
-    mark->request_id = *id;
-    mark->finished_ms = scheduler->now_ms;
-    mark->status = status;
-    if (hash)
-        memcpy(mark->body_hash, hash, sizeof mark->body_hash);
-    send(scheduler, TOPIC_STATE, -1, id, record);
+    record->u.done_mark = *mark;
+    record->u.done_mark.finished_ms = scheduler->now_ms;
+    record->u.done_mark.tick = scheduler->tick_number + 1;
+    record->u.done_mark.uncertain = torn_uncertain(scheduler);
+    send(scheduler, TOPIC_STATE, -1, &mark->request_id, record);
 }
 
 void output_in_flight(struct scheduler *scheduler, const struct job *job)
@@ -350,7 +365,7 @@ void output_tick(struct scheduler *scheduler)
     next_count = add_position(next, next_count, TOPIC_CONTROL, 0, scheduler->control_read);
     for (size_t i = 0; i < scheduler->outputs_count; i++)
         ends_count = add_position(ends, ends_count, scheduler->outputs[i].topic,
-                                  scheduler->outputs[i].partition, scheduler->outputs[i].offset);
+                                  scheduler->outputs[i].partition, scheduler->outputs[i].certain);
 
     record->u.tick = (struct tick){
         .epoch = scheduler->epoch,
@@ -360,6 +375,9 @@ void output_tick(struct scheduler *scheduler)
         .next_input_count = next_count,
         .outputs = ends,
         .outputs_count = ends_count,
+        .number = scheduler->tick_number + 1,
+        .uncertain = torn_uncertain(scheduler),
     };
+    scheduler->tick_number++;
     send(scheduler, TOPIC_STATE, -1, NULL, record);
 }

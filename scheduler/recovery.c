@@ -114,7 +114,8 @@ static bool restore_output(void *context, enum topic topic, const rd_kafka_messa
     if (!message->payload ||
         !codec_decode(restore->recovery->feed->codec, message->payload, message->len, &record, err))
         return true;
-    if (record->type == RECORD_RESULT || record->type == RECORD_USAGE) {
+    if (record->type == RECORD_RESULT || record->type == RECORD_USAGE ||
+        record->type == RECORD_WORKER_TIME) {
         event.record = record;
         feed_step(restore->recovery->feed, &event);
     }
@@ -198,6 +199,33 @@ static int64_t live_offset(const struct restore *restore, enum topic topic, int3
     return scheduler_start_offset(restore->recovery->feed->scheduler, topic, partition);
 }
 
+/* What retention has deleted of the outputs, while all stood still, cannot be looked for. */
+static void restore_tell_gone(const struct restore *restore)
+{
+    const struct recovery *recovery = restore->recovery;
+
+    for (size_t i = 0; i < COUNT(outputs); i++) {
+        for (int32_t p = 0; p < recovery->topics->partitions[outputs[i]]; p++) {
+            int64_t wanted = restore->ends[outputs[i]][p];
+            int64_t first = reader_position(recovery->reader, outputs[i], p);
+            if (first > (wanted < 0 ? 0 : wanted))
+                feed_step(recovery->feed, &(struct event){.type = EVENT_RESTORE_GONE});
+        }
+    }
+}
+
+/* A transaction that a broker has torn is for people to know, although nothing is lost by it. */
+static void restore_report(const struct recovery *recovery)
+{
+    struct scheduler_gauges gauges;
+
+    scheduler_gauges(recovery->feed->scheduler, &gauges);
+    if (gauges.torn.requests || gauges.torn.marks || gauges.torn.usages)
+        LOG_WARN("transaction_torn", "requests_again=%llu marks_added=%llu usages_added=%llu",
+                 (unsigned long long)gauges.torn.requests, (unsigned long long)gauges.torn.marks,
+                 (unsigned long long)gauges.torn.usages);
+}
+
 /* Tells the core where its outputs end: what is written from now on stands behind. */
 static void restore_tell_ends(const struct restore *restore)
 {
@@ -222,11 +250,14 @@ static bool restore_run(struct restore *restore, struct err *err)
 
     if (!restore_assign(restore, state, 1, state_offset, err) ||
         !restore_read(recovery, state, 1, &state_sink, err) ||
-        !restore_assign(restore, outputs, COUNT(outputs), output_offset, err) ||
-        !restore_read(recovery, outputs, COUNT(outputs), &output_sink, err))
+        !restore_assign(restore, outputs, COUNT(outputs), output_offset, err))
+        return false;
+    restore_tell_gone(restore);
+    if (!restore_read(recovery, outputs, COUNT(outputs), &output_sink, err))
         return false;
     feed_step(recovery->feed, &(struct event){.type = EVENT_RESTORED});
     restore_tell_ends(restore);
+    restore_report(recovery);
     /* Worker events and control to their ends before anything is decided: what still runs is
      * adopted, what is cancelled is not started. */
     return restore_assign(restore, live, LIVE_BEFORE, live_offset, err) &&

@@ -5,7 +5,8 @@
  * In this order, after the transactional id has been initialised (which ended the predecessor's
  * transaction one way or the other):
  *   1. state, whole;
- *   2. results and usage from the positions of the last tick to their ends;
+ *   2. results and usage from the positions of the last tick to their ends; what a torn transaction
+ *      has left out is completed (torn.c);
  *   3. worker-events and control from where the core wants them to their ends, as they were after
  *      that.
  * Then everything is live.

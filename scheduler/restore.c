@@ -18,7 +18,7 @@ static bool topic_from(struct str name, enum topic *topic)
     return false;
 }
 
-static void forget_job(struct scheduler *scheduler, const struct request_id *id)
+void restore_forget(struct scheduler *scheduler, const struct request_id *id)
 {
     struct job *job = job_find(scheduler, id);
 
@@ -37,7 +37,7 @@ static void restore_in_flight(struct scheduler *scheduler, const struct in_fligh
     if (!topic_from(in_flight->topic, &topic) ||
         !request_partition(scheduler, topic, in_flight->partition))
         return; /* of a topic that this deployment no longer has */
-    forget_job(scheduler, &in_flight->request_id);
+    restore_forget(scheduler, &in_flight->request_id);
     idmap_remove(scheduler->done_marks, in_flight->request_id.bytes, NULL);
     job = job_open(scheduler, &in_flight->request_id,
                    topic == TOPIC_REQUESTS_BULK ? CLASS_BULK : CLASS_INTERACTIVE,
@@ -79,6 +79,11 @@ static void restore_tick(struct scheduler *scheduler, const struct tick *tick)
         if (topic_from(tick->outputs[i].topic, &end.topic))
             output_end(scheduler, &end);
     }
+    for (size_t i = 0; i < scheduler->outputs_count; i++) {
+        struct output_end *end = &scheduler->outputs[i];
+        end->certain = end->certain_next = end->offset;
+    }
+    torn_restore_tick(scheduler, tick);
 }
 
 static void restore_worker(struct scheduler *scheduler, const struct worker_mark *mark)
@@ -109,8 +114,9 @@ void restore_state(struct scheduler *scheduler, const struct record *record)
         restore_in_flight(scheduler, &record->u.in_flight);
         break;
     case RECORD_DONE_MARK:
-        forget_job(scheduler, &mark->request_id);
+        restore_forget(scheduler, &mark->request_id);
         done_mark_put(scheduler, &mark->request_id, mark->body_hash, mark->finished_ms);
+        torn_restore_mark(scheduler, mark);
         break;
     case RECORD_TICK:
         restore_tick(scheduler, &record->u.tick);
@@ -125,63 +131,8 @@ void restore_state(struct scheduler *scheduler, const struct record *record)
 
 void restore_deleted(struct scheduler *scheduler, const struct request_id *id)
 {
-    forget_job(scheduler, id);
+    restore_forget(scheduler, id);
     idmap_remove(scheduler->done_marks, id->bytes, NULL);
-}
-
-static struct orphan *orphan_open(struct scheduler *scheduler, const struct request_id *id)
-{
-    union idmap_value *value = idmap_put(scheduler->orphans, id->bytes, NULL);
-
-    if (!value->pointer)
-        value->pointer = arena_zalloc(&scheduler->arena, 1, sizeof(struct orphan));
-    return value->pointer;
-}
-
-void restore_output(struct scheduler *scheduler, const struct record *record)
-{
-    bool result = record->type == RECORD_RESULT;
-    struct usage usage;
-    struct orphan *orphan;
-
-    if (!result && record->type != RECORD_USAGE)
-        return; /* WorkerTime */
-    usage = result ? usage_of_result(&record->u.result) : record->u.usage;
-    if (idmap_get(scheduler->done_marks, usage.request_id.bytes))
-        return;
-    orphan = orphan_open(scheduler, &usage.request_id);
-    orphan->usage_seen |= !result;
-    orphan->result_seen |= result;
-    usage.tenant = output_copy(scheduler, usage.tenant);
-    usage.model = output_copy(scheduler, usage.model);
-    usage.revision = output_copy(scheduler, usage.revision);
-    usage.batch_id = output_copy(scheduler, usage.batch_id);
-    usage.custom_id = output_copy(scheduler, usage.custom_id);
-    usage.precision = output_copy(scheduler, usage.precision);
-    usage.hardware = output_copy(scheduler, usage.hardware);
-    orphan->usage = usage;
-}
-
-/* A Result went out and its DoneMark did not: the request is done, and what is missing is sent. A
- * Usage alone decides nothing; the request runs on, and the ledger takes one of two equal keys. */
-static void settle_orphans(struct scheduler *scheduler)
-{
-    size_t cursor = 0;
-    union idmap_value *value;
-
-    while (idmap_next(scheduler->orphans, &cursor, NULL, &value)) {
-        const struct orphan *orphan = value->pointer;
-        const struct request_id *id = &orphan->usage.request_id;
-        if (!orphan->result_seen)
-            continue;
-        forget_job(scheduler, id);
-        done_mark_put(scheduler, id, NULL, scheduler->now_ms);
-        output_done_mark(scheduler, id, NULL, orphan->usage.status);
-        if (!orphan->usage_seen)
-            output_usage(scheduler, &orphan->usage);
-    }
-    idmap_close(scheduler->orphans);
-    scheduler->orphans = NULL;
 }
 
 static void presume_alive(struct scheduler *scheduler, struct run *run)
@@ -249,7 +200,6 @@ static void place_jobs(struct scheduler *scheduler)
 
 void restore_finish(struct scheduler *scheduler)
 {
-    CHECK(scheduler->orphans);
     scheduler->epoch++;
     scheduler->seq = 0;
     scheduler->restored_ms = scheduler->tick_written_ms = scheduler->now_ms;
@@ -259,7 +209,7 @@ void restore_finish(struct scheduler *scheduler)
     for (uint32_t i = 0; i < scheduler->config.slots; i++)
         for (struct run *run = scheduler->slots[i].runs; run; run = run->next)
             presume_alive(scheduler, run);
-    settle_orphans(scheduler);
+    torn_settle(scheduler);
     place_jobs(scheduler);
 }
 
@@ -278,5 +228,5 @@ void output_end(struct scheduler *scheduler, const struct position *position)
     CHECK(ends);
     scheduler->outputs = ends;
     ends[scheduler->outputs_count++] =
-        (struct output_end){position->topic, position->partition, position->offset};
+        (struct output_end){position->topic, position->partition, position->offset, -1, -1};
 }

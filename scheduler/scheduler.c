@@ -26,7 +26,6 @@ struct scheduler *scheduler_new(const struct scheduler_config *config)
     scheduler->config = *config;
     scheduler->done_marks = idmap_open(0);
     scheduler->batches = idmap_open(0);
-    scheduler->orphans = idmap_open(0);
     queues_open(&scheduler->queues);
     scheduler->model_any = queues_model(&scheduler->queues, str_from(""));
     scheduler->slots = calloc(config->slots + 1, sizeof *scheduler->slots);
@@ -43,6 +42,7 @@ struct scheduler *scheduler_new(const struct scheduler_config *config)
             scheduler->partitions[kind][i].stored = scheduler->partitions[kind][i].read = -1;
     }
     scheduler->control_read = -1;
+    scheduler->certain_from = scheduler->certain_next = 1;
     scheduler->profiles = profile_table_open(PROFILES_MAX);
     if (config->prefix_affinity_weight > 0)
         scheduler->affinity.holders = holders_open(config->slots);
@@ -97,7 +97,7 @@ void scheduler_free(struct scheduler *scheduler)
     holders_close(scheduler->affinity.holders);
     job_map_free(&scheduler->jobs);
     idmap_close(scheduler->done_marks);
-    idmap_close(scheduler->orphans);
+    torn_free(scheduler);
     for (int kind = 0; kind < CLASS_COUNT; kind++)
         free(scheduler->partitions[kind]);
     free(scheduler->slots);
@@ -121,7 +121,10 @@ void scheduler_step(struct scheduler *scheduler, const struct event *event, int6
         restore_deleted(scheduler, &event->id);
         break;
     case EVENT_RESTORE_OUTPUT:
-        restore_output(scheduler, event->record);
+        torn_restore_output(scheduler, event->record);
+        break;
+    case EVENT_RESTORE_GONE:
+        scheduler->outputs_gone = true;
         break;
     case EVENT_RESTORED:
         restore_finish(scheduler);
@@ -196,6 +199,7 @@ void scheduler_gauges(const struct scheduler *scheduler, struct scheduler_gauges
         .dead_letters_total = scheduler->dead_letters_total,
         .reassigned_total = scheduler->reassigned_total,
         .epoch = scheduler->epoch,
+        .torn = scheduler->torn,
         .work = scheduler->work,
         .prefixes = scheduler->affinity.totals,
     };

@@ -17,6 +17,9 @@
  * no COMMITTED; so does one whose actions are none of SEND, TOMBSTONE and
  * DEAD_LETTER, though COMMITTED does no harm there.
  *
+ * A transaction may turn out to be torn, as brokers have done: some partitions committed, others
+ * not. The next core finds it and completes it, from what is there (torn.c).
+ *
  * What it promises, whatever the order of events:
  *  - every request gets exactly one result and one usage row (R1-R3);
  *  - a request is given to another worker only after its worker's lease has
@@ -81,8 +84,9 @@ enum event_type {
     /* From the state topic, in its order; records are read, not kept. */
     EVENT_RESTORE_STATE,   /* record: InFlight, DoneMark, Tick, WorkerMark */
     EVENT_RESTORE_DELETED, /* a tombstone; id */
-    EVENT_RESTORE_OUTPUT,  /* record: Result or Usage found behind the last tick's ends; after all
-                              of RESTORE_STATE */
+    EVENT_RESTORE_OUTPUT,  /* record: Result, Usage or WorkerTime found behind the last tick's ends;
+                              after all of RESTORE_STATE */
+    EVENT_RESTORE_GONE,    /* some of these are deleted: what is not found may have been there */
     EVENT_RESTORED,        /* all of it is read; epoch becomes the last one + 1 */
     /* Live. */
     EVENT_REQUEST,     /* record: Request; position; timestamp_ms */
@@ -188,6 +192,13 @@ struct scheduler_prefixes {
     uint64_t prompt_tokens_expected, cached_tokens_expected; /* of assignments, estimated */
     uint64_t affinity_assignments; /* not to the least filled worker, for what another has */
 };
+/* What transactions of earlier leaders left out, although other parts of them were committed; found
+ * and put right by this one. */
+struct scheduler_torn {
+    uint64_t requests; /* done, as state said, without a Result: they run again */
+    uint64_t marks;    /* with a Result and no DoneMark */
+    uint64_t usages;   /* with a Result and no Usage */
+};
 struct scheduler_gauges {
     struct scheduler_class_gauges classes[CLASS_COUNT];
     uint64_t in_flight;
@@ -204,6 +215,7 @@ struct scheduler_gauges {
     uint64_t batch_most;      /* sequences that these may come to run, all together */
     struct scheduler_work work;
     struct scheduler_prefixes prefixes;
+    struct scheduler_torn torn;
 };
 void scheduler_gauges(const struct scheduler *scheduler, struct scheduler_gauges *gauges);
 bool scheduler_worker_gauges(const struct scheduler *scheduler, uint32_t slot,

@@ -15,10 +15,9 @@ enum {
     MODELS_PER_TICK = 64,   /* looked at for a worker that serves them */
     MARKS_PER_TICK = 256,   /* looked at for the end of the dedupe window: 12,800 a second */
     WORKER_TIME_MS = 60000, /* between two rows of a living worker */
-    TRIM_MS = 30000,
-    SERVED_SHOWN_MAX = 5, /* models, in the error of a request for another one */
-    NAME_SHOWN_MAX = 128, /* bytes of each */
-    POSITIONS_MS = 5000,  /* offsets that moved without any output are written this often */
+    SERVED_SHOWN_MAX = 5,   /* models, in the error of a request for another one */
+    NAME_SHOWN_MAX = 128,   /* bytes of each */
+    POSITIONS_MS = 5000,    /* offsets that moved without any output are written this often */
 };
 
 void tick_worker_time(struct scheduler *scheduler, struct run *run)
@@ -151,13 +150,22 @@ static struct job *group_any(const struct group *group)
     return group->current ? flow_oldest(group->current) : NULL;
 }
 
-static struct job *model_any_waiting(const struct model *model)
+/* One that was done by a torn tick, and never given to a worker. */
+static struct job *reopened_any(const struct scheduler *scheduler, const struct model *model)
+{
+    for (struct job *job = scheduler->returned.head; job; job = job->links[LINK_STATE].next)
+        if (job->payload && job->model == model && job->attempt->number == 0)
+            return job;
+    return NULL;
+}
+
+static struct job *model_any_waiting(const struct scheduler *scheduler, const struct model *model)
 {
     for (int kind = 0; kind < CLASS_COUNT; kind++)
         for (int length = 0; length < LENGTH_COUNT; length++)
             if (model->groups[kind][length].count > 0)
                 return group_any(&model->groups[kind][length]);
-    return NULL;
+    return reopened_any(scheduler, model);
 }
 
 static bool model_served(const struct scheduler *scheduler, const struct model *model,
@@ -215,10 +223,10 @@ static struct str list_served(struct scheduler *scheduler)
 
 static uint32_t refuse_model(struct scheduler *scheduler, struct model *model, uint32_t limit)
 {
-    struct job *job = model_any_waiting(model);
+    struct job *job = model_any_waiting(scheduler, model);
     struct str served = job ? list_served(scheduler) : str_from("");
 
-    for (; limit > 0 && job; job = model_any_waiting(model)) {
+    for (; limit > 0 && job; job = model_any_waiting(scheduler, model)) {
         struct outcome outcome = {
             .status = RESULT_FAILED,
             .failure =
@@ -280,13 +288,17 @@ static int64_t marks_oldest_ms(const struct scheduler *scheduler)
     return oldest_ms;
 }
 
-/* Forgets ids whose dedupe window is over. */
+/* Forgets ids whose dedupe window is over. By what held a tick ago: what ends in this one might
+ * have to run again, with its offset, should this tick be torn. */
 static void sweep_done_marks(struct scheduler *scheduler)
 {
     struct request_id old[MARKS_PER_TICK];
     size_t count = 0;
-    int64_t oldest_s = marks_oldest_ms(scheduler) / 1000;
+    int64_t oldest_ms = marks_oldest_ms(scheduler);
+    int64_t oldest_s =
+        (oldest_ms < scheduler->marks_oldest_ms ? oldest_ms : scheduler->marks_oldest_ms) / 1000;
 
+    scheduler->marks_oldest_ms = oldest_ms;
     for (int i = 0; i < MARKS_PER_TICK; i++) {
         union idmap_value *mark;
         if (!idmap_next(scheduler->done_marks, &scheduler->sweep_cursor, old[count].bytes, &mark)) {
@@ -327,42 +339,6 @@ static void pause_or_resume(struct scheduler *scheduler)
     }
 }
 
-static void keep_for(struct scheduler *scheduler, const struct job_list *jobs)
-{
-    for (const struct job *job = jobs->head; job; job = job->links[LINK_STATE].next) {
-        struct partition *partition = &scheduler->partitions[job->service_class][job->partition];
-        if (job->offset < partition->trim)
-            partition->trim = job->offset;
-    }
-}
-
-/* Only beside a Tick record: a successor must never be sent to an offset that is gone. */
-static void trim(struct scheduler *scheduler)
-{
-    const struct scheduler_config *config = &scheduler->config;
-
-    if (!config->trim_requests || scheduler->now_ms - scheduler->trim_ms < TRIM_MS)
-        return;
-    scheduler->trim_ms = scheduler->now_ms;
-    for (int kind = 0; kind < CLASS_COUNT; kind++)
-        for (uint32_t i = 0; i < config->request_partitions[kind]; i++)
-            scheduler->partitions[kind][i].trim =
-                partition_next_offset(&scheduler->partitions[kind][i]);
-    keep_for(scheduler, &scheduler->returned);
-    for (uint32_t i = 0; i < config->slots; i++)
-        for (struct run *run = scheduler->slots[i].runs; run; run = run->next)
-            keep_for(scheduler, &run->jobs);
-    for (int kind = 0; kind < CLASS_COUNT; kind++)
-        for (uint32_t i = 0; i < config->request_partitions[kind]; i++) {
-            struct partition *partition = &scheduler->partitions[kind][i];
-            if (partition->trim <= partition->trimmed)
-                continue;
-            partition->trimmed = partition->trim;
-            output_action(scheduler, ACTION_TRIM)->position =
-                (struct position){request_topic(kind), (int32_t)i, partition->trim};
-        }
-}
-
 void tick_run(struct scheduler *scheduler)
 {
     uint32_t limit = STOPS_PER_TICK;
@@ -380,8 +356,8 @@ void tick_run(struct scheduler *scheduler)
         scheduler->tick_due = true;
     if (!scheduler->tick_due)
         return;
+    torn_begin_tick(scheduler);
     output_tick(scheduler);
-    trim(scheduler);
     scheduler->tick_due = false;
     scheduler->tick_written_ms = scheduler->now_ms;
     scheduler->positions_written = scheduler->positions;

@@ -273,6 +273,14 @@ static const struct field done_mark_rows[] = {
     BYTES(done_mark, body_hash),
     HAVE(done_mark, FIELD_I64, finished_ms),
     SYMBOL(done_mark, status, result_status),
+    SYMBOL(done_mark, service_class, service_class),
+    HAVE(done_mark, FIELD_I32, partition),
+    HAVE(done_mark, FIELD_I64, offset),
+    HAVE(done_mark, FIELD_U32, attempt),
+    HAVE(done_mark, FIELD_U32, crashes),
+    HAVE(done_mark, FIELD_I64, admitted_ms),
+    HAVE(done_mark, FIELD_I64, tick),
+    HAVE(done_mark, FIELD_I64, uncertain),
 };
 static const struct fields done_mark_fields = TABLE(done_mark, "DoneMark");
 
@@ -282,6 +290,8 @@ static const struct field tick_rows[] = {
     HAVE(tick, FIELD_I64, committed_ms),
     RECORDS(tick, next_input, partition_offset),
     RECORDS(tick, outputs, partition_offset),
+    HAVE(tick, FIELD_I64, number),
+    HAVE(tick, FIELD_I64, uncertain),
 };
 static const struct fields tick_fields = TABLE(tick, "Tick");
 

@@ -287,6 +287,16 @@ struct done_mark {
     uint8_t body_hash[8]; /* first bytes of the request's body_hash */
     int64_t finished_ms;
     enum result_status status;
+    /* Where the request itself stands, and what state held of it, should it have to run again: its
+     * tick may turn out to be torn. */
+    enum service_class service_class;
+    int32_t partition;
+    int64_t offset; /* -1 unknown */
+    uint32_t attempt;
+    uint32_t crashes;
+    int64_t admitted_ms;
+    int64_t tick;      /* number of the tick that wrote this; 0 unknown */
+    int64_t uncertain; /* so many ticks up to this one might have been torn at that time */
 };
 
 struct partition_offset {
@@ -303,9 +313,11 @@ struct tick {
     /* requests: lowest offset not admitted; worker-events and control: next to read */
     const struct partition_offset *next_input;
     size_t next_input_count;
-    /* ends of results and usage as known before this tick */
+    /* ends of results and usage before the first of the uncertain ticks */
     const struct partition_offset *outputs;
     size_t outputs_count;
+    int64_t number;    /* 1, 2, ... across epochs */
+    int64_t uncertain; /* so many ticks up to this one may have been torn */
 };
 
 /* A slot's last known worker, so that a takeover can adopt what it runs. */

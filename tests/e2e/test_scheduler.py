@@ -6,6 +6,7 @@ import signal
 import time
 
 import wire as wires
+from leader import ALL_ZERO
 from stack import wait_until
 
 # As short as the broker's default group.min.session.timeout.ms allows.
@@ -142,6 +143,64 @@ def test_paused_leader_is_fenced(stack):
     stack.check(120)
     # The pause may not have cost the successor its term.
     assert standby.leads() and standby.metric("pelton_scheduler_fenced_total") == 0
+
+
+def tear(stack):
+    """What a leader leaves that answered five requests in one transaction, of which `state` is
+    committed, and results and usage only in part: which requests lack what."""
+    usage = {"prompt_tokens_uncached": 7, "prompt_tokens_cached": 0, "output_tokens": 5,
+             "prefill_us": 10, "decode_us": 20, "queue_us": 0, "run_us": 30}
+    records, ends = [], {}
+    lacking = ["nothing", "result and usage", "usage", "nothing", "mark and usage"]
+    for message in stack.messages("requests.bulk", len(lacking), 10):
+        request = stack.wire.decode(message.value())[1]
+        rid, lacks = request["request_id"], lacking[stack.wanted[request["request_id"]]]
+        ends[message.partition()] = message.offset() + 1
+        common = {"request_id": rid, "attempt": 1, "admitted_ms": message.timestamp()[1]}
+        where = {"partition": message.partition(), "offset": message.offset()}
+        ids = wires.expected_ids(rid, 5)
+        answer = common | {"tenant": "acme", "batch_id": "b1", "custom_id": request["custom_id"],
+                           "service_class": "BULK", "status": "COMPLETED", "usage": usage}
+        if lacks == "mark and usage":
+            records.append(("state", f"request/{rid}", "InFlight", common | where | {
+                "topic": "requests.bulk", "slot": 0, "incarnation": ALL_ZERO}))
+        else:
+            records.append(("state", f"request/{rid}", "DoneMark", common | where | {
+                "body_hash": request["body_hash"][:8], "status": "COMPLETED",
+                "service_class": "BULK", "tick": 9, "uncertain": 2}))
+        if lacks in ("nothing", "usage", "mark and usage"):
+            records.append(("results", rid, "Result", answer | {
+                "endpoint": "CHAT_COMPLETIONS", "ids": ids, "text": wires.expected_text(ids),
+                "finish_reason": "STOP", "failure": {}}))
+        if lacks == "nothing":
+            records.append(("usage", rid, "Usage", answer))
+    records.append(("state", "tick", "Tick", {
+        "epoch": 3, "seq": 9, "number": 9, "uncertain": 2, "outputs": [], "next_input": [
+            {"topic": "requests.bulk", "partition": p, "offset": end}
+            for p, end in ends.items()]}))
+    for topic, key, name, fields in records:
+        stack.producer.produce(stack.prefix + topic, stack.wire.encode(name, **fields), key)
+    assert stack.producer.flush(10) == 0
+
+
+def test_torn_transaction_is_completed(stack):
+    stack.create()
+    stack.submit("b1", 5)
+    tear(stack)
+    scheduler = stack.scheduler("scheduler")
+    stack.worker(0)
+    stack.check()
+    repairs = {what: scheduler.metric(f'pelton_torn_repairs_total{{what="{what}"}}')
+               for what in ("request", "mark", "usage")}
+    assert repairs == {"request": 1, "mark": 1, "usage": 2}
+    assert "event=transaction_torn requests_again=1 marks_added=1 usages_added=2" in scheduler.log()
+
+    # Whoever comes next finds nothing to do.
+    scheduler.kill()
+    scheduler = stack.scheduler("successor", *QUICK)
+    wait_until("the successor leads", 30, scheduler.leads)
+    assert "transaction_torn" not in scheduler.log()
+    stack.check()
 
 
 def test_orderly_handover_is_quick(stack):

@@ -129,19 +129,36 @@ void broker_append(struct broker *broker, enum topic topic, int32_t partition,
     log->count++;
 }
 
-void broker_commit(struct broker *broker, const struct actions *actions, int64_t now_ms, bool torn,
-                   uint64_t coin)
+/* By key, where Kafka would choose so; the topics of one partition have one here, too. */
+static int32_t partition_of(enum topic topic, const struct action *action)
+{
+    if (action->partition >= 0)
+        return action->partition;
+    return topic == TOPIC_RESULTS || topic == TOPIC_USAGE ? action->id.bytes[15] % 2 : 0;
+}
+
+static bool survives(const struct tear *tear, enum topic topic, int32_t partition, size_t index)
+{
+    uint64_t x = tear->coin + (uint64_t)topic * SIM_PARTITIONS + (uint64_t)partition;
+
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u; /* the finaliser of splitmix64 */
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    x = (x ^ (x >> 31)) % 3;
+    return x == 0 || (x == 1 && index < tear->cut);
+}
+
+void broker_commit(struct broker *broker, const struct actions *actions, int64_t now_ms,
+                   const struct tear *tear)
 {
     for (size_t i = 0; i < actions->count; i++) {
         const struct action *action = &actions->items[i];
         struct message message = {action->record, action->id, now_ms};
-        enum topic topic = action->topic;
-        if (action->type == ACTION_TOMBSTONE)
-            topic = TOPIC_STATE;
-        else if (action->type != ACTION_SEND && action->type != ACTION_DEAD_LETTER)
+        enum topic topic = action->type == ACTION_TOMBSTONE ? TOPIC_STATE : action->topic;
+        if (action->type != ACTION_SEND && action->type != ACTION_DEAD_LETTER &&
+            action->type != ACTION_TOMBSTONE)
             continue;
-        if (torn && (topic == TOPIC_STATE || (coin >> topic & 1)))
-            continue;
-        broker_append(broker, topic, action->partition < 0 ? 0 : action->partition, &message);
+        int32_t partition = partition_of(topic, action);
+        if (!tear || survives(tear, topic, partition, i))
+            broker_append(broker, topic, partition, &message);
     }
 }

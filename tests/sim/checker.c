@@ -142,7 +142,8 @@ static void check_tick(struct sim *sim, const struct tick *tick)
 static void check_in_flight(struct sim *sim, const struct truth *truth,
                             const struct in_flight *in_flight)
 {
-    const struct in_flight *before = truth->state ? &truth->state->u.in_flight : NULL;
+    bool known = truth->state && truth->state->type == RECORD_IN_FLIGHT;
+    const struct in_flight *before = known ? &truth->state->u.in_flight : NULL;
 
     check_ids(sim, truth, in_flight->prefix, "its entry's prefix");
     if (before && in_flight->crashes < before->crashes)
@@ -163,10 +164,13 @@ static void check_state(struct sim *sim, const struct message *message)
     if (record && record->type == RECORD_WORKER_MARK)
         return;
     truth = truth_of(sim, &message->id);
-    if (truth->state && truth->state->type == RECORD_DONE_MARK && record)
+    /* Of a torn transaction only the mark may be there, and the request has no result. */
+    if (truth->state && truth->state->type == RECORD_DONE_MARK && record &&
+        !(sim->tears && truth->marked_alone))
         sim_fail(sim, "request %u is done and comes back", sim_number(sim, &truth->id));
     if (record && record->type == RECORD_IN_FLIGHT)
         check_in_flight(sim, truth, &record->u.in_flight);
+    truth->marked_alone = truth->results == 0;
     truth->forgotten |= !record;
     truth->state = record;
 }

@@ -81,7 +81,7 @@ static void restore_state(struct sim *sim)
 }
 
 /* The position that the last Tick names for this output. */
-static int64_t output_start(struct sim *sim, enum topic topic)
+static int64_t output_start(struct sim *sim, enum topic topic, int32_t partition)
 {
     struct message_log *log = broker_log(&sim->broker, TOPIC_STATE, 0);
     const struct tick *tick = NULL;
@@ -90,18 +90,20 @@ static int64_t output_start(struct sim *sim, enum topic topic)
         if (log->items[i - 1].record && log->items[i - 1].record->type == RECORD_TICK)
             tick = &log->items[i - 1].record->u.tick;
     for (size_t i = 0; tick && i < tick->outputs_count; i++)
-        if (str_equal(tick->outputs[i].topic, str_from(topic_specs[topic].name)))
+        if (tick->outputs[i].partition == partition &&
+            str_equal(tick->outputs[i].topic, str_from(topic_specs[topic].name)))
             return tick->outputs[i].offset;
     return 0;
 }
 
+static const enum topic outputs[] = {TOPIC_RESULTS, TOPIC_USAGE};
+
 static void restore_outputs(struct sim *sim)
 {
-    static const enum topic topics[] = {TOPIC_RESULTS, TOPIC_USAGE};
-
-    for (int i = 0; i < 2; i++) {
-        struct message_log *log = broker_log(&sim->broker, topics[i], 0);
-        for (size_t at = (size_t)output_start(sim, topics[i]); at < log->count; at++) {
+    for (int i = 0; i < 2 * SIM_PARTITIONS; i++) {
+        enum topic topic = outputs[i % 2];
+        struct message_log *log = broker_log(&sim->broker, topic, i / 2);
+        for (size_t at = (size_t)output_start(sim, topic, i / 2); at < log->count; at++) {
             struct event event = {.type = EVENT_RESTORE_OUTPUT, .record = log->items[at].record};
             feed(sim, &event);
         }
@@ -110,17 +112,24 @@ static void restore_outputs(struct sim *sim)
 
 static void tell_output_ends(struct sim *sim)
 {
-    static const enum topic topics[] = {TOPIC_RESULTS, TOPIC_USAGE};
-
-    for (int i = 0; i < 2; i++) {
-        struct message_log *log = broker_log(&sim->broker, topics[i], 0);
+    for (int i = 0; i < 2 * SIM_PARTITIONS; i++) {
+        struct message_log *log = broker_log(&sim->broker, outputs[i % 2], i / 2);
         struct event event = {
             .type = EVENT_OUTPUT_END,
-            .position = {topics[i], 0, (int64_t)log->count},
+            .position = {outputs[i % 2], i / 2, (int64_t)log->count},
         };
         if (sim_chance(sim, 1, 2))
             feed(sim, &event);
     }
+}
+
+static void check_repairs(const struct sim *sim)
+{
+    struct scheduler_gauges gauges;
+
+    scheduler_gauges(sim->leader.core, &gauges);
+    if (!sim->tears && (gauges.torn.requests || gauges.torn.marks || gauges.torn.usages))
+        sim_fail(sim, "a leader repairs what is not torn");
 }
 
 static int64_t start_offset(struct sim *sim, enum topic topic, int32_t partition)
@@ -154,6 +163,9 @@ static void start(struct sim *sim)
     restore_state(sim);
     restore_outputs(sim);
     feed(sim, &restored);
+    check_repairs(sim);
+    if (sim_chance(sim, 1, 2))
+        tell_output_ends(sim);
     for (int kind = 0; kind < CLASS_COUNT; kind++)
         for (uint32_t i = 0; i < sim->config.request_partitions[kind]; i++) {
             leader->requests_offset[kind][i] =
@@ -260,12 +272,20 @@ static void tick(struct sim *sim)
         return;
     }
     if (sim_trouble(sim, 150)) {
-        bool torn = sim->tears && sim_chance(sim, 1, 2);
-        broker_commit(&sim->broker, &leader->actions, sim->now_ms, torn, sim_random(sim));
-        stop(sim, torn ? "its commit is torn" : "its commit's end is unknown");
+        broker_commit(&sim->broker, &leader->actions, sim->now_ms, NULL);
+        stop(sim, "its commit's end is unknown");
         return;
     }
-    broker_commit(&sim->broker, &leader->actions, sim->now_ms, false, 0);
+    /* What puts a torn transaction right is often torn again. */
+    if (sim->tears && sim_trouble(sim, leader->torn ? 4 : 80)) {
+        struct tear tear = {sim_random(sim), sim_below(sim, (uint32_t)leader->actions.count + 1)};
+        broker_commit(&sim->broker, &leader->actions, sim->now_ms, &tear);
+        leader->torn = true;
+        stop(sim, "its commit is torn");
+        return;
+    }
+    broker_commit(&sim->broker, &leader->actions, sim->now_ms, NULL);
+    leader->torn = false;
     for (size_t i = 0; i < leader->actions.count; i++)
         act(sim, &leader->actions.items[i]);
     event.type = EVENT_COMMITTED;

@@ -67,16 +67,19 @@ mutant "the next attempt is not forced" outputs \
 mutant "events are replayed from too late" lifecycle \
     's/(attempt->events_offset = slot_next_offset.*);/\1 + 9;/'
 mutant "a finished id is not remembered" lifecycle \
-    's/^( *)done_mark_put\(scheduler, &job->id, hash, scheduler->now_ms\);//'
+    's/^( *)done_mark_put\(scheduler, &job->id, job->payload.*//'
 mutant "marks expire however low the offsets" tick \
-    's/marks_oldest_ms\(scheduler\) \//(scheduler->now_ms - scheduler->config.dedupe_window_ms) \//'
+    's/= marks_oldest_ms\(scheduler\);/= scheduler->now_ms - scheduler->config.dedupe_window_ms;/'
 mutant "any report of any attempt counts" events \
     's/job->attempt->number != number \|\|/0 ||/
     s/!request_id_equal\(&job->attempt->run->hello.incarnation, incarnation\)/0/'
-mutant "a result without mark is not settled" restore 's/if \(!orphan->result_seen\)/if (1)/'
+mutant "a result without mark is not settled" torn 's/if \(found->result_seen\)/if (0)/'
+mutant "a mark without result stays" torn 's/else if \(found->mark && .*outputs_gone\)/else if (0)/'
+mutant "a result without usage stays" torn 's/if \(!found->usage_seen && /if (0 \&\& /'
+mutant "the outputs are named to their ends" outputs 's/outputs\[i\].certain\)/outputs[i].offset)/'
 mutant "no usage row" outputs 's/^( *)output_usage\(scheduler, &usage\);//'
 mutant "the epoch stays" restore 's/scheduler->epoch\+\+;//'
-mutant "requests in flight are trimmed" tick 's/job->offset < partition->trim\)/0)/'
+mutant "requests in flight are trimmed" torn 's/job->offset < partition->trim_next\)/0)/'
 mutant "paused partitions are not resumed" tick 's/bool roomy = /bool roomy = 0 \&\& /'
 mutant "a draining worker gets requests" runs 's/ && !run->draining//'
 mutant "what the worker lost stays lost" events \

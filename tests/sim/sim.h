@@ -40,6 +40,7 @@ struct truth {
     uint32_t results, usages, dead_letters;
     uint32_t attempt;
     const struct record *state; /* newest in the state topic: InFlight, DoneMark, NULL */
+    bool marked_alone;          /* there was no result when that was written */
     bool forgotten;             /* its mark has got a tombstone */
 };
 
@@ -83,6 +84,7 @@ struct leader {
     int64_t events_end[SIM_SLOTS];     /* asked for; -1 */
     int64_t events_late_ms[SIM_SLOTS]; /* its fetches bring nothing until then */
     int64_t control_offset;
+    bool torn;                             /* so the last transaction ended */
     struct request_id draining[SIM_SLOTS]; /* workers that told this leader that they drain */
 };
 

@@ -99,7 +99,8 @@ void fixture_restore(struct fixture *fixture, struct record record)
 {
     struct event event = {.type = EVENT_RESTORE_STATE, .record = &record};
 
-    if (record.type == RECORD_RESULT || record.type == RECORD_USAGE)
+    if (record.type == RECORD_RESULT || record.type == RECORD_USAGE ||
+        record.type == RECORD_WORKER_TIME)
         event.type = EVENT_RESTORE_OUTPUT;
     fixture_step(fixture, &event);
 }

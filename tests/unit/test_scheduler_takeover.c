@@ -285,11 +285,19 @@ static void output_ends_are_named(void **state)
     fixture_hello(f, 1, 102);
     fixture_tick(f, 20);
     tick = &record_at(f, RECORD_TICK, 0)->u.tick;
+    assert_int_equal(tick->epoch, 6);
+    assert_int_equal(tick->seq, 1);
+    assert_int_equal(tick->outputs_count, 0); /* not certain yet, see test_scheduler_torn.c */
+    for (int i = 0; i < 2; i++) {
+        fixture_commit(f);
+        fixture_heartbeat(f, 1, 102, NULL, 0);
+        fixture_tick(f, 2000);
+    }
+    tick = &record_at(f, RECORD_TICK, 0)->u.tick;
     assert_int_equal(tick->outputs_count, 1);
     assert_true(str_equal(tick->outputs[0].topic, str_from("results")));
     assert_int_equal(tick->outputs[0].offset, 42);
-    assert_int_equal(tick->epoch, 6);
-    assert_int_equal(tick->seq, 1);
+    assert_int_equal(tick->seq, 3);
 }
 
 int main(void)

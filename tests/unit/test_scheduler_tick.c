@@ -303,7 +303,8 @@ static void done_marks_end_with_the_window(void **state)
     fixture_tick(f, window_ms - 1000);
     assert_int_equal(count_actions(f, ACTION_TOMBSTONE), 0);
     fixture_commit(f);
-    fixture_tick(f, 3000);
+    fixture_tick_commit(f, 3000); /* what is certain now has an effect at the next one */
+    fixture_tick(f, 20);
     assert_int_equal(action_at(f, ACTION_TOMBSTONE, 0)->id.bytes[15], 1);
     assert_int_equal(count_records(f, RECORD_TICK), 1);
     assert_int_equal(gauges_of(f).done_marks, 0);
@@ -442,16 +443,17 @@ static void trims_what_nobody_needs(void **state)
     fixture_request(f, 2);
     fixture_tick_commit(f, 20);
     fixture_done(f, 0, 101, 1, 1, ids, 1);
-    fixture_tick(f, 30000);
+    fixture_tick_commit(f, 20);
+    fixture_heartbeat(f, 0, 101, NULL, 0);
+    fixture_tick(f, 2000);
+    assert_int_equal(count_actions(f, ACTION_TRIM), 0); /* not certain, see test_scheduler_torn.c */
+    fixture_commit(f);
+    fixture_tick(f, 2000);
+    assert_int_equal(count_actions(f, ACTION_TRIM), 0); /* no record of offsets beside it */
+    fixture_heartbeat(f, 0, 101, NULL, 0);
+    fixture_tick(f, 20);
     assert_int_equal(count_actions(f, ACTION_TRIM), 1);
     assert_int_equal(action_at(f, ACTION_TRIM, 0)->position.offset, 1); /* 2 is in flight */
-    fixture_commit(f);
-    fixture_done(f, 0, 101, 2, 1, ids, 1);
-    fixture_tick(f, 1000);
-    assert_int_equal(count_actions(f, ACTION_TRIM), 0); /* twice a minute is enough */
-    fixture_commit(f);
-    fixture_tick(f, 30000);
-    assert_int_equal(count_actions(f, ACTION_TRIM), 0); /* no record of offsets beside it */
 }
 
 static void offsets_that_moved_are_written_in_time(void **state)

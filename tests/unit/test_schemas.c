@@ -227,14 +227,14 @@ static void test_fingerprints(void **state)
     make_record(f, RECORD_TICK);
     assert_encoded(f);
     assert_memory_equal(f->out.data,
-                        "\xc3\x01\xf9"
-                        "\xa7"
-                        "\x9b"
-                        "\x94"
-                        "\x1a"
-                        "\xb9"
-                        "\x5a"
-                        "\x32",
+                        "\xc3\x01\x24"
+                        "\x59"
+                        "\x99"
+                        "\x60"
+                        "\x2f"
+                        "\xe0"
+                        "\x3c"
+                        "\x39",
                         10);
 }
 
