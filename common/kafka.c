@@ -11,9 +11,10 @@
 #include <unistd.h>
 
 #include "common/check.h"
+#include "common/clock.h"
 #include "common/log.h"
 
-enum { CLOSE_SECONDS_MAX = 20 };
+enum { CLOSE_SECONDS_MAX = 20, CLOSE_WAIT_MS = 3000, CLOSE_POLL_MS = 10 };
 
 struct setting {
     const char *name;
@@ -38,6 +39,10 @@ static const struct setting reader_defaults[] = {
     {"fetch.wait.max.ms", "100", "an assignment waits for the fetch that is under way"},
     {"fetch.error.backoff.ms", "100", ""},
     {"queued.max.messages.kbytes", "32768", "two of the largest messages"},
+};
+static const struct setting member_defaults[] = {
+    {"socket.timeout.ms", "5000",
+     "closing waits so long for the answer to a commit: after 60 s, librdkafka's own, it is over"},
 };
 
 static const struct setting common_required[] = {
@@ -193,6 +198,8 @@ bool kafka_open(rd_kafka_t **client, enum kafka_role role, const struct kafka_op
          conf_set_all(conf, common_defaults, COUNT(common_defaults), err) &&
          (produces ? conf_set_all(conf, producer_defaults, COUNT(producer_defaults), err)
                    : conf_set_all(conf, reader_defaults, COUNT(reader_defaults), err)) &&
+         (role != KAFKA_MEMBER ||
+          conf_set_all(conf, member_defaults, COUNT(member_defaults), err)) &&
          conf_set_user(conf, &options->settings, err) &&
          conf_require(conf, &options->settings, common_required, COUNT(common_required), err) &&
          (produces ? conf_producer(conf, role, options, err)
@@ -212,6 +219,32 @@ bool kafka_open(rd_kafka_t **client, enum kafka_role role, const struct kafka_op
     return true;
 }
 
+/* rd_kafka_consumer_close() with a limit: it waits for the answer to a commit, and asks again for
+ * ever while the broker is silent. A group that is not left so learns it from the session's end. */
+static void consumer_close(rd_kafka_t *client)
+{
+    int64_t until_us = clock_mono_us() + CLOSE_WAIT_MS * (int64_t)1000;
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
+    rd_kafka_event_t *event;
+    struct err err;
+
+    bool closing = kafka_error(rd_kafka_consumer_close_queue(client, queue), "closing", &err);
+    if (!closing)
+        log_err(LOG_LEVEL_WARN, "close_failed", &err);
+    while (closing && !rd_kafka_consumer_closed(client) && clock_mono_us() < until_us) {
+        event = rd_kafka_queue_poll(queue, CLOSE_POLL_MS);
+        if (event && rd_kafka_event_type(event) == RD_KAFKA_EVENT_REBALANCE)
+            kafka_error(
+                rd_kafka_incremental_unassign(client, rd_kafka_event_topic_partition_list(event)),
+                "leaving", &err);
+        rd_kafka_event_destroy(event);
+    }
+    rd_kafka_queue_destroy(queue);
+    /* Without the flag this would close, and wait, again. */
+    rd_kafka_destroy_flags(
+        client, rd_kafka_consumer_closed(client) ? 0 : RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+}
+
 void kafka_close(rd_kafka_t *client, int flush_ms)
 {
     if (!client)
@@ -223,11 +256,10 @@ void kafka_close(rd_kafka_t *client, int flush_ms)
         rd_kafka_destroy(client);
     } else {
         /* librdkafka 2.0.2 joins a broker's thread for ever when a topic that it read has been
-         * deleted. Closing takes two seconds at most without a broker: what takes 20 s ends the
-         * process by SIGALRM, for its supervisor to start a fresh one. */
+         * deleted. Closing takes two seconds at most without a broker, eight with a silent one:
+         * what takes 20 s ends the process by SIGALRM, for its supervisor to start a fresh one. */
         alarm(CLOSE_SECONDS_MAX);
-        rd_kafka_consumer_close(client);
-        rd_kafka_destroy(client);
+        consumer_close(client);
         alarm(0);
     }
 }

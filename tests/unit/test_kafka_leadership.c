@@ -29,7 +29,7 @@ static void wait_held(bool held)
 }
 
 /* Joining takes the mock brokers three seconds, so all tests share one membership; the last
- * two end it. */
+ * three end it. */
 static int set_up(void **state)
 {
     struct leadership_options options = {
@@ -88,12 +88,27 @@ static void test_lost(void **state)
     assert_int_equal(err.kind, ERR_ABORT);
 }
 
+/* A broker that answers nothing any more, with a question under way: leaving may not last until
+ * SIGALRM ends the process (kafka_close), after 20 s. */
+static void test_close_in_a_stall(void **state)
+{
+    int64_t start_us = clock_mono_us();
+
+    (void)state;
+    rd_kafka_mock_broker_set_rtt(mock.cluster, 1, 60000);
+    assert_false(leadership_confirm(leadership, 50, &err));
+    leadership_close(leadership);
+    leadership = NULL;
+    assert_true(clock_mono_us() - start_us < 12000000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_confirm),
         cmocka_unit_test(test_late_answer),
         cmocka_unit_test(test_lost),
+        cmocka_unit_test(test_close_in_a_stall),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
