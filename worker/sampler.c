@@ -74,21 +74,33 @@ static void sift_down(struct sampler_candidate *heap, size_t n, size_t at)
     heap[at] = moved;
 }
 
-/* The numbers above -inf, in the order of their ids; greedy is the best of them. */
-static size_t collect(const float *logits, size_t n_vocab, struct sampler_candidate *out,
-                      struct sampler_candidate *best)
+/* The first of the largest numbers above -inf; -1: there is none. Most batch jobs ask for no more,
+ * and 32 sequences with 2,048 logits each took a tenth of a small model's step when candidates were
+ * collected for it. */
+static int32_t greedy(const float *logits, size_t n_vocab)
+{
+    float best = -INFINITY;
+    int32_t found = -1;
+
+    for (size_t id = 0; id < n_vocab; id++) {
+        if (logits[id] > best) {
+            best = logits[id];
+            found = (int32_t)id;
+        }
+    }
+    return found;
+}
+
+/* The numbers above -inf, in the order of their ids, weighed against the largest. */
+static size_t collect(const float *logits, size_t n_vocab, double largest, double temperature,
+                      struct sampler_candidate *out)
 {
     size_t n = 0;
 
-    for (size_t id = 0; id < n_vocab; id++) {
-        struct sampler_candidate candidate = {logits[id], (int32_t)id};
-
-        if (isnan(candidate.weight) || candidate.weight == -INFINITY)
-            continue;
-        if (n == 0 || before(candidate, *best))
-            *best = candidate;
-        out[n++] = candidate;
-    }
+    for (size_t id = 0; id < n_vocab; id++)
+        if (logits[id] > -INFINITY)
+            out[n++] = (struct sampler_candidate){exp(((double)logits[id] - largest) / temperature),
+                                                  (int32_t)id};
     return n;
 }
 
@@ -147,17 +159,16 @@ static int32_t draw(const struct sampler_candidate *list, size_t n, double rando
 bool sampler_choose(const struct sampling *sampling, uint64_t position, const float *logits,
                     size_t n_vocab, struct sampler_candidate *scratch, int32_t *id, struct err *err)
 {
-    struct sampler_candidate best = {0};
-    size_t n = collect(logits, n_vocab, scratch, &best);
+    const int32_t best = greedy(logits, n_vocab);
+    size_t n;
 
-    if (n == 0)
+    if (best < 0)
         return err_set(err, ERR_REJECT, "position %llu: the model gave no logit that is a number",
                        (unsigned long long)position);
-    *id = best.id;
-    if (sampling->temperature <= 0.0f || isinf(best.weight))
+    *id = best;
+    if (sampling->temperature <= 0.0f || isinf(logits[best]))
         return true;
-    for (size_t i = 0; i < n; i++)
-        scratch[i].weight = exp((scratch[i].weight - best.weight) / (double)sampling->temperature);
+    n = collect(logits, n_vocab, (double)logits[best], (double)sampling->temperature, scratch);
     if (sampling->top_k > 0 || sampling->top_p < 1.0f) {
         size_t n_kept = keep_best(sampling, scratch, n);
 

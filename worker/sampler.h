@@ -27,7 +27,7 @@ struct sampling {
 };
 
 struct sampler_candidate {
-    double weight; /* its logit, later exp((logit - largest) / temperature) */
+    double weight; /* exp((logit - largest) / temperature) */
     int32_t id;
 };
 
