@@ -2,12 +2,13 @@
  *
  * bench_engine - how fast the engine runs a model, without Kafka.
  *
- * Prefill and decode tokens a second with 1, 8 and 32 sequences, and how near a
- * decode step comes to what the machine can do at most: the larger of the time
- * to read the weights that the step needs (all but the experts nobody chose)
- * and the time to do its multiplications, with bandwidth and peak measured in
- * the same run. Bandwidth is measured on a buffer as large as the weights, so
- * that a model that fits the cache is compared with the cache.
+ * Prefill and decode tokens a second with 1, 8 and 32 sequences, and how near
+ * prefill and a decode step come to what the machine can do at most: the larger
+ * of the time to read the weights that the step needs (all but the experts
+ * nobody chose) and the time to do its multiplications, with bandwidth and peak
+ * measured in the same run. Bandwidth is measured on a buffer as large as the
+ * weights, so that a model that fits the cache is compared with the cache.
+ * bench_operations says the same of each operation of a step.
  */
 #include <getopt.h>
 #include <stdint.h>
@@ -17,7 +18,6 @@
 #include <sysexits.h>
 #include <time.h>
 
-#include "common/check.h"
 #include "ops/bench/engine_job.h"
 #include "ops/bench/engine_prefix.h"
 #include "ops/bench/kernels_peak.h"
@@ -29,7 +29,6 @@ enum {
     BATCH_MAX = 32,
     PROMPT_TOKENS = 128,
     ANSWER_TOKENS = 128,
-    READ_SIZE_MAX = 512 << 20, /* larger than any cache */
 };
 
 struct options {
@@ -49,18 +48,32 @@ struct options {
 /* Parameters of a model, by how a step uses them. */
 struct size {
     double always;  /* read and multiplied in every step, but the output matrix */
+    double absorb;  /* of these: multiplied in float in both modes */
     double head;    /* the output matrix */
+    double routed;  /* all layers' experts that one token chooses */
+    double experts; /* all layers' experts */
     double expert;  /* one expert of one layer */
     double bytes;   /* of a parameter */
     double entries; /* values of the KV cache for one token */
+    double scores;  /* multiplications of one token's queries with one entry, all layers */
+    double context; /* and of its weights with that entry, always in float */
+};
+
+/* What a machine can do, in bytes and operations a second. */
+struct limits {
+    double reads;
+    double flops;
+    double flops_f32;
 };
 
 struct result {
     double prefill; /* tokens a second */
+    double prefill_limit;
     double decode;
-    double step_us; /* a decode step */
-    double bytes;   /* that it has to read */
-    double flops;
+    double step_us;  /* a decode step */
+    double bytes;    /* that it has to read */
+    double flops;    /* that it has to do */
+    double limit_us; /* how long that takes at least */
 };
 
 static struct size measure_size(const struct model_config *c, uint64_t weights_size)
@@ -72,15 +85,23 @@ static struct size measure_size(const struct model_config *c, uint64_t weights_s
         h * (c->kv_rank + c->rope_dim) + (double)c->heads * (c->nope_dim + c->v_dim) * c->kv_rank +
         h * c->heads * c->v_dim;
     const double expert_layers = model_config_expert_layers(c);
-    struct size size = {.head = h * c->vocab_size, .expert = 3 * h * c->expert_dim};
+    const double attended = (double)c->layers * c->heads;
+    struct size size = {
+        .absorb = attended * c->nope_dim * c->kv_rank + expert_layers * h * c->experts,
+        .head = h * c->vocab_size,
+        .expert = 3 * h * c->expert_dim,
+        .routed = expert_layers * c->top_k * 3 * h * c->expert_dim,
+        .experts = expert_layers * c->experts * 3 * h * c->expert_dim,
+        .entries = (double)c->layers * (c->kv_rank + c->rope_dim),
+        .scores = attended * (c->kv_rank + c->rope_dim),
+        .context = attended * c->kv_rank,
+    };
     double total;
 
     size.always = c->layers * attention + (c->layers - expert_layers) * 3 * h * c->mlp_dim +
                   expert_layers * (c->shared_experts * size.expert + h * c->experts);
-    total = size.always + size.head * (c->embeddings_tied ? 1 : 2) +
-            expert_layers * c->experts * size.expert;
+    total = size.always + size.head * (c->embeddings_tied ? 1 : 2) + size.experts;
     size.bytes = (double)weights_size / total;
-    size.entries = (double)c->layers * (c->kv_rank + c->rope_dim);
     return size;
 }
 
@@ -126,6 +147,7 @@ static double experts_used(const struct engine *engine, const struct engine_info
 /* All prompts at once to their answers' ends: the time of prefill and of decode steps apart. */
 struct round {
     double prefill_us;
+    double prefill_steps;
     double decode_us;
     double decode_steps;
     double decode_tokens;
@@ -160,6 +182,7 @@ static bool run_round(struct engine *engine, uint32_t batch, clockid_t clock, ui
             round->experts += experts;
         } else {
             round->prefill_us += us;
+            round->prefill_steps++;
         }
         for (size_t i = 0; i < count; i++) {
             said += tokens[i].index == 0;
@@ -171,12 +194,49 @@ static bool run_round(struct engine *engine, uint32_t batch, clockid_t clock, ui
     return true;
 }
 
-static bool measure(struct engine *engine, const struct options *options,
-                    const struct model_config *c, const struct size *size, uint32_t batch,
-                    struct result *result, struct err *err)
+/* Microseconds that rows tokens and their keys (rows times context) take at least, with so many
+ * bytes to read and rows of the output matrix to compute; flops: operations. */
+static double limit_us(const struct limits *limits, const struct size *size, double bytes,
+                       double rows, double keys, double logits, double *flops)
 {
-    const double per_token =
-        size->always + (double)model_config_expert_layers(c) * c->top_k * size->expert;
+    const double f32 = 2 * (rows * size->absorb + keys * size->context);
+    const double reads = bytes / limits->reads;
+
+    *flops = 2 * (rows * (size->always + size->routed) + logits * size->head +
+                  keys * (size->scores + size->context));
+    const double adds = (*flops - f32) / limits->flops + f32 / limits->flops_f32;
+    return 1e6 * (reads > adds ? reads : adds);
+}
+
+static struct result result_of(const struct round *round, const struct size *size,
+                               const struct limits *limits, double kv_bytes, double prompts)
+{
+    const double steps = round->decode_steps;
+    const double context = round->context / steps;
+    const double batch = round->decode_tokens / steps;
+    struct result r = {
+        .prefill = 1e6 * prompts * PROMPT_TOKENS / round->prefill_us,
+        .decode = 1e6 * round->decode_tokens / round->decode_us,
+        .step_us = round->decode_us / steps,
+        .bytes = size->bytes * (size->always + size->head + round->experts / steps * size->expert) +
+                 kv_bytes * context * size->entries,
+    };
+    double flops;
+
+    r.limit_us = limit_us(limits, size, r.bytes, batch, context, batch, &r.flops);
+    r.prefill_limit =
+        limit_us(limits, size,
+                 round->prefill_steps * size->bytes * (size->always + size->head + size->experts),
+                 prompts * PROMPT_TOKENS, prompts * PROMPT_TOKENS * (PROMPT_TOKENS + 1) / 2,
+                 prompts, &flops);
+    r.prefill_limit = 1e6 * prompts * PROMPT_TOKENS / r.prefill_limit;
+    return r;
+}
+
+static bool measure(struct engine *engine, const struct options *options, const struct size *size,
+                    const struct limits *limits, uint32_t batch, struct result *result,
+                    struct err *err)
+{
     struct engine_info info;
     struct round round = {0};
     uint64_t *used;
@@ -194,63 +254,27 @@ static bool measure(struct engine *engine, const struct options *options,
         }
     }
     free(used);
-
-    const double steps = round.decode_steps;
-    const double kv_bytes = options->numerics == ENGINE_F32 ? 4 : 2;
-    const double context = round.context / steps;
-    *result = (struct result){
-        .prefill = 1e6 * rounds * batch * PROMPT_TOKENS / round.prefill_us,
-        .decode = 1e6 * round.decode_tokens / round.decode_us,
-        .step_us = round.decode_us / steps,
-        .bytes = size->bytes * (size->always + size->head + round.experts / steps * size->expert) +
-                 kv_bytes * context * size->entries,
-        .flops = 2 * batch * (per_token + size->head) + 4 * context * c->heads * size->entries,
-    };
+    *result = result_of(&round, size, limits, options->numerics == ENGINE_F32 ? 4 : 2,
+                        (double)rounds * batch);
     return true;
 }
 
-struct read_args {
-    const char *bytes; /* all 1 */
-    uint32_t blocks;   /* of 4096 bytes */
-};
-
-/* memchr reads as wide as the processor can, and finds no 2. */
-static void read_part(const void *context, uint32_t part, uint32_t n_parts)
+static bool measure_limits(const struct options *options, uint64_t weights_size,
+                           struct limits *limits, struct err *err)
 {
-    const struct read_args *args = context;
-    const struct pool_range range = pool_split(args->blocks, 1, part, n_parts);
-    const size_t size = (size_t)(range.end - range.begin) * 4096;
+    struct pool *pool;
+    struct peak peak;
 
-    CHECK(!memchr(args->bytes + (size_t)range.begin * 4096, 2, size));
-}
-
-/* Bytes a second that all threads read from a buffer of this size, the best of some passes. */
-static double measure_reads(struct pool *pool, clockid_t clock, size_t size)
-{
-    const size_t least = size < 4096 ? 4096 : size;
-    const size_t rounded = (least > READ_SIZE_MAX ? READ_SIZE_MAX : least) / 4096 * 4096;
-    const uint32_t passes = (uint32_t)(1 + (64u << 20) / rounded);
-    char *bytes = aligned_alloc(4096, rounded);
-    struct read_args args = {.bytes = bytes, .blocks = (uint32_t)(rounded / 4096)};
-    double best = 0;
-    double end;
-
-    if (!bytes)
-        return 0;
-    memset(bytes, 1, rounded);
-    end = peak_now(clock) + 0.5;
-    while (peak_now(clock) < end) {
-        const double start = peak_now(clock);
-        double seconds;
-
-        for (uint32_t i = 0; i < passes; i++)
-            pool_run(pool, read_part, &args, rounded);
-        seconds = peak_now(clock) - start;
-        if (seconds > 0 && (double)rounded * passes / seconds > best)
-            best = (double)rounded * passes / seconds;
-    }
-    free(bytes);
-    return best;
+    if (!pool_open(options->threads, &pool, err))
+        return false;
+    peak = peak_measure(pool, options->clock);
+    *limits = (struct limits){
+        .reads = 1e9 * peak_reads(pool, options->clock, weights_size),
+        .flops = 1e9 * (options->numerics == ENGINE_F32 ? peak.f32_gflops : peak.bf16_gflops),
+        .flops_f32 = 1e9 * peak.f32_gflops,
+    };
+    pool_close(pool);
+    return true;
 }
 
 static bool print_table(const struct options *options, struct engine *engine,
@@ -258,35 +282,29 @@ static bool print_table(const struct options *options, struct engine *engine,
 {
     static const uint32_t batches[] = {1, 8, BATCH_MAX};
     const struct size size = measure_size(c, weights_size);
+    const struct options once = {.clock = options->clock};
     struct engine_info info;
-    struct pool *pool;
-    struct peak peak;
-    double reads;
-    double flops;
+    struct limits limits;
+    struct result r;
 
     engine_info(engine, &info);
-    if (!pool_open(options->threads, &pool, err))
+    if (!measure_limits(options, weights_size, &limits, err))
         return false;
-    peak = peak_measure(pool, options->clock);
-    reads = measure_reads(pool, options->clock, weights_size);
-    pool_close(pool);
-    flops = 1e9 * (options->numerics == ENGINE_F32 ? peak.f32_gflops : peak.bf16_gflops);
     printf("model %s, %.1f MB of weights, %s, %u threads%s\n", info.model_name,
            (double)weights_size / 1e6, info.numerics_id, options->threads,
            options->clock == CLOCK_MONOTONIC ? "" : ", CPU time");
-    printf("limits: reads %.1f GB/s, %.0f GFLOP/s\n", reads / 1e9, flops / 1e9);
-    printf("%6s %14s %14s %9s %9s %9s %9s %7s\n", "batch", "prefill tok/s", "decode tok/s",
-           "step ms", "MB/step", "MFLOP", "limit ms", "share");
+    printf("limits: reads %.1f GB/s, %.0f GFLOP/s\n", limits.reads / 1e9, limits.flops / 1e9);
+    printf("%6s %14s %7s %14s %9s %9s %9s %9s %7s\n", "batch", "prefill tok/s", "share",
+           "decode tok/s", "step ms", "MB/step", "MFLOP", "limit ms", "share");
+    /* Faults the weights in, which no step should be blamed for. */
+    if (!measure(engine, &once, &size, &limits, 1, &r, err))
+        return false;
     for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
-        struct result r = {0};
-        double limit_us;
-
-        if (!measure(engine, options, c, &size, batches[i], &r, err))
+        if (!measure(engine, options, &size, &limits, batches[i], &r, err))
             return false;
-        limit_us = 1e6 * (r.bytes / reads > r.flops / flops ? r.bytes / reads : r.flops / flops);
-        printf("%6u %14.0f %14.0f %9.3f %9.2f %9.1f %9.3f %6.0f%%\n", batches[i], r.prefill,
-               r.decode, r.step_us / 1e3, r.bytes / 1e6, r.flops / 1e6, limit_us / 1e3,
-               100 * limit_us / r.step_us);
+        printf("%6u %14.0f %6.0f%% %14.0f %9.3f %9.2f %9.1f %9.3f %6.0f%%\n", batches[i], r.prefill,
+               100 * r.prefill / r.prefill_limit, r.decode, r.step_us / 1e3, r.bytes / 1e6,
+               r.flops / 1e6, r.limit_us / 1e3, 100 * r.limit_us / r.step_us);
         fflush(stdout);
     }
     return true;
@@ -357,7 +375,7 @@ static int run(const struct options *options)
 static const char help[] =
     "usage: bench_engine [options] MODEL_DIR\n"
     "Prefill and decode tokens a second of the engine alone, with 1, 8 and 32 sequences, and the\n"
-    "share of the machine's limits that a decode step reaches.\n"
+    "share of the machine's limits that each reaches.\n"
     "  --backend NAME          auto (default), ref, cpu-avx2, cpu-avx512, cpu-avx512bf16\n"
     "  --numerics f32|bf16     default f32\n"
     "  --threads N             default 2\n"

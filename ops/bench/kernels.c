@@ -371,6 +371,7 @@ static void bench_all(const struct bench *bench)
     if (wanted(bench, "matmul")) {
         bench_matmul(bench, 192, 384, 1, MATMUL_OUT_IN);
         bench_matmul(bench, 192, 2048, 1, MATMUL_OUT_IN);
+        bench_matmul(bench, 1024, 512, 1, MATMUL_OUT_IN);
         bench_matmul(bench, 2048, 2048, 1, MATMUL_OUT_IN);
         bench_matmul(bench, 7168, 18432, 1, MATMUL_OUT_IN);
         bench_matmul(bench, 128, 512, 128, MATMUL_IN_OUT);
@@ -379,6 +380,10 @@ static void bench_all(const struct bench *bench)
     if (wanted(bench, "matmul_grouped")) {
         bench_grouped(bench, 1, 16, 192, 64);
         bench_grouped(bench, 32, 16, 192, 64);
+        bench_grouped(bench, 16, 256, 1024, 512);
+        bench_grouped(bench, 16, 256, 512, 1024);
+        bench_grouped(bench, 128, 256, 1024, 512);
+        bench_grouped(bench, 128, 256, 512, 1024);
         bench_grouped(bench, 1, 64, 2048, 1408);
         bench_grouped(bench, 32, 64, 2048, 1408);
         bench_grouped(bench, 256, 64, 2048, 1408);
@@ -387,6 +392,9 @@ static void bench_all(const struct bench *bench)
         bench_attention(bench, 6, 64, 16, 1, 1, 200);
         bench_attention(bench, 6, 64, 16, 32, 1, 200);
         bench_attention(bench, 6, 64, 16, 1, 200, 0);
+        bench_attention(bench, 16, 256, 32, 1, 1, 200);
+        bench_attention(bench, 16, 256, 32, 32, 1, 200);
+        bench_attention(bench, 16, 256, 32, 4, 128, 0);
         bench_attention(bench, 128, 512, 64, 1, 1, 4000);
         bench_attention(bench, 128, 512, 64, 32, 1, 1000);
         bench_attention(bench, 128, 512, 64, 1, 256, 0);

@@ -6,6 +6,7 @@
 #ifndef OPS_BENCH_KERNELS_PEAK_H
 #define OPS_BENCH_KERNELS_PEAK_H
 
+#include <stddef.h>
 #include <time.h>
 
 #include "kernels/cpu/pool.h"
@@ -18,6 +19,10 @@ struct peak {
 
 /* Takes about a second and 256 MB. */
 struct peak peak_measure(struct pool *pool, clockid_t clock);
+
+/* 10^9 bytes a second that all threads read from a buffer of this size (256 MB at most), which a
+ * cache may hold; takes half a second. */
+double peak_reads(struct pool *pool, clockid_t clock, size_t size);
 
 /* Seconds since some start. */
 double peak_now(clockid_t clock);
