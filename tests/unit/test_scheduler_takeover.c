@@ -240,6 +240,7 @@ static void a_newer_hello_does_not_end_the_older_lease(void **state)
     assert_int_equal(gauges_of(f).in_flight, 1); /* at the new one, alone after two crashes */
 }
 
+/* Or never had: of a torn transaction the InFlight entry may be there and the Assignment not. */
 static void what_the_worker_lost_gets_another_attempt(void **state)
 {
     struct fixture *f = *state;
