@@ -8,6 +8,8 @@
  * lengths is the same with and without caches.
  * Requests that came back from a worker go first, then interactive ones, then bulk.
  */
+#include <math.h>
+
 #include "scheduler/balance.h"
 #include "scheduler/core.h"
 
@@ -26,21 +28,21 @@ static uint32_t room_of(const struct scheduler *scheduler, const struct run *run
     return run->batch_limit + run->batch_limit * scheduler->config.assign_ahead_percent / 100;
 }
 
-/* Interactive requests count their own kind alone: where bulk has filled everything, or the batch
- * has shrunk under what runs, the next one still finds room. */
+/* Requests at the worker as one of the class sees them. Interactive ones count their own kind
+ * alone: where bulk has filled everything, or the batch has shrunk under what runs, the next one
+ * still finds room. */
+static uint32_t held_of(const struct run *run, enum service_class class, enum job_length length)
+{
+    const uint32_t held = run->held[CLASS_INTERACTIVE][length];
+
+    return class == CLASS_INTERACTIVE ? held : held + run->held[CLASS_BULK][length];
+}
+
 static bool has_room(const struct scheduler *scheduler, const struct run *run,
                      enum service_class class)
 {
-    size_t held = class == CLASS_INTERACTIVE ? run->interactive_count : run->jobs.count;
-
-    return held < room_of(scheduler, run);
-}
-
-static uint32_t long_room_of(const struct scheduler *scheduler, const struct run *run)
-{
-    uint32_t room = run->batch_limit * scheduler->config.long_share_percent / 100;
-
-    return room > 0 ? room : 1;
+    return held_of(run, class, LENGTH_SHORT) + held_of(run, class, LENGTH_LONG) <
+           room_of(scheduler, run);
 }
 
 /* A worker that has not been heard of for half a lease may be dead: what it would get now waits
@@ -50,11 +52,27 @@ static bool heard_lately(const struct scheduler *scheduler, const struct run *ru
     return scheduler->now_ms - run->seen_ms <= scheduler->config.lease_ms / 2;
 }
 
+/* places: the batch, so that no long one is queued beyond it, where a short one would stand behind
+ * it at the worker. A place is empty for a tick then, which is little of the time that a long one
+ * takes.
+ */
 static bool long_share_allows(const struct scheduler *scheduler, const struct run *run,
-                              const struct job *job)
+                              const struct job *job, uint32_t places)
+{
+    const enum service_class class = (enum service_class)job->service_class;
+
+    return job_length(scheduler, job) == LENGTH_SHORT ||
+           held_of(run, class, LENGTH_LONG) < long_share_room(&run->long_shares[class], places,
+                                                              scheduler->config.long_share_percent);
+}
+
+static bool long_pace_keeps(const struct scheduler *scheduler, const struct run *run,
+                            const struct job *job)
 {
     return job_length(scheduler, job) == LENGTH_SHORT ||
-           run->long_count < long_room_of(scheduler, run);
+           long_pace_allows(&run->pace, &run->long_prompts[job->service_class],
+                            balance_prefill_work(job_body(job).size / 4), run->step_us,
+                            scheduler->now_ms);
 }
 
 /* An empty worker takes anything: whether it really fits, only it knows. */
@@ -101,6 +119,51 @@ static void weigh_all(struct scheduler *scheduler)
     }
 }
 
+static double waiting_of(const struct model *model, enum service_class class)
+{
+    const uint64_t waiting = model->waiting_short[CLASS_INTERACTIVE];
+
+    return (double)(class == CLASS_INTERACTIVE ? waiting
+                                               : waiting + model->waiting_short[CLASS_BULK]);
+}
+
+/* The run at this slot if it takes requests, else NULL. */
+static struct run *serving(const struct scheduler *scheduler, uint32_t slot)
+{
+    struct run *run = slot_current(&scheduler->slots[slot]);
+
+    return run && run_serves(run, run->model, scheduler->model_any) ? run : NULL;
+}
+
+/* What short requests need of each worker now: the places of those that it has, and its part of
+ * those that wait. */
+static void note_short(struct scheduler *scheduler)
+{
+    struct model *any = scheduler->model_any;
+    struct run *run;
+
+    if (scheduler->config.long_request_tokens == 0)
+        return;
+    any->workers = 0;
+    for (uint32_t i = 0; i < scheduler->config.slots; i++)
+        if ((run = serving(scheduler, i)))
+            run->model->workers = 0;
+    for (uint32_t i = 0; i < scheduler->config.slots; i++)
+        if ((run = serving(scheduler, i))) {
+            any->workers++;
+            run->model->workers += run->model != any;
+        }
+    for (uint32_t i = 0; i < scheduler->config.slots; i++)
+        for (int kind = 0; (run = serving(scheduler, i)) && kind < CLASS_COUNT; kind++) {
+            const enum service_class class = (enum service_class)kind;
+            double waiting = waiting_of(any, class) / any->workers;
+            if (run->model != any)
+                waiting += waiting_of(run->model, class) / run->model->workers;
+            long_share_note(&run->long_shares[kind],
+                            held_of(run, class, LENGTH_SHORT) + ceil(waiting), scheduler->now_ms);
+        }
+}
+
 /* The least filled run, the first of equals, or NULL. */
 static struct run *emptier(struct run *a, struct run *b)
 {
@@ -143,7 +206,8 @@ static struct run *find_for_returned(const struct scheduler *scheduler, const st
         struct run *run = slot_current(&scheduler->slots[i]);
         if (run && !run->reserved_for && takes_returned(scheduler, run, job) &&
             has_room(scheduler, run, job->service_class) &&
-            long_share_allows(scheduler, run, job) && kv_allows(scheduler, run, job))
+            long_share_allows(scheduler, run, job, run->batch_limit) &&
+            long_pace_keeps(scheduler, run, job) && kv_allows(scheduler, run, job))
             best = emptier(best, run);
     }
     return best;
@@ -207,7 +271,8 @@ static struct job *next_for(struct scheduler *scheduler, struct run *run)
             if ((int)(turn / 2) >= models_count)
                 continue;
             job = group_peek(&models[turn / 2]->groups[kind][turn % 2]);
-            if (!job || !long_share_allows(scheduler, run, job))
+            if (!job || !long_share_allows(scheduler, run, job, run->batch_limit) ||
+                !long_pace_keeps(scheduler, run, job))
                 continue;
             run->turn = turn + 1;
             if (!kv_allows(scheduler, run, job))
@@ -229,12 +294,15 @@ static double cost_at(const struct scheduler *scheduler, const struct run *run,
                         scheduler->config.prefix_affinity_weight);
 }
 
-/* May it get the job as well as the least filled run may? */
+/* May it get the job as well as the least filled run may? It has the beginning, and so reads less
+ * than long_pace_keeps() is about; and a long one may be queued ahead here: under a full load no
+ * holder had a place otherwise, and conversations found 20 % of their prompts cached, not 22. */
 static bool may_take(const struct scheduler *scheduler, const struct run *run,
                      const struct job *job)
 {
     return run->heap_at != not_open && run_serves(run, job->model, scheduler->model_any) &&
-           has_room(scheduler, run, job->service_class) && long_share_allows(scheduler, run, job) &&
+           has_room(scheduler, run, job->service_class) &&
+           long_share_allows(scheduler, run, job, room_of(scheduler, run)) &&
            kv_allows(scheduler, run, job);
 }
 
@@ -344,6 +412,7 @@ void assign_all(struct scheduler *scheduler)
     scheduler->compose_budget = COMPOSED_CELLS_PER_TICK;
     affinity_begin_tick(scheduler);
     weigh_all(scheduler);
+    note_short(scheduler);
     assign_returned(scheduler, &limit);
     assign_queued(scheduler, limit);
 }

@@ -196,7 +196,7 @@ void job_attach(struct scheduler *scheduler, struct job *job, const struct reque
 /* What is now known of the job's experts; owned from here on. The job is RUNNING. */
 void job_set_profile(struct job *job, struct profile *profile);
 /* Its first answer ids are there: its prefill does not queue any more. The job is RUNNING. */
-void job_prefilled(struct job *job);
+void job_prefilled(const struct scheduler *scheduler, struct job *job);
 /* Next attempt, at this run: InFlight and Assignment. cached: prompt tokens that it is likely not
  * to compute. */
 void job_assign(struct scheduler *scheduler, struct job *job, struct run *run, uint64_t cached);

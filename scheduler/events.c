@@ -64,7 +64,7 @@ static void on_progress(struct scheduler *scheduler, const struct progress *prog
         contradicted(scheduler, job);
         return;
     }
-    job_prefilled(job);
+    job_prefilled(scheduler, job);
     on_profile(scheduler, job, progress->profile, false);
 }
 

@@ -33,6 +33,8 @@ enum job_state {
     JOB_FINISHED, /* its result is in this tick; freed when that has committed */
 };
 
+enum job_length { LENGTH_SHORT, LENGTH_LONG, LENGTH_COUNT };
+
 enum job_link_kind {
     LINK_STATE,  /* flow, returned, run or finished, by state */
     LINK_OFFSET, /* QUEUED ones of a partition, by offset */

@@ -50,6 +50,26 @@ static void count_waiting(struct scheduler *scheduler, const struct job *job, bo
     counts->waiting_requests += sign;
     counts->waiting_tokens += sign * job->tokens;
     counts->waiting_size += (size_t)sign * job_payload_size(job);
+    if (job->model && job_length(scheduler, job) == LENGTH_SHORT)
+        job->model->waiting_short[job->service_class] += sign;
+}
+
+/* With what is cached of it: how much of the next ones is, nobody knows before they are assigned.
+ */
+static uint64_t prompt_work(const struct job *job)
+{
+    return balance_prefill_work(job_body(job).size / 4);
+}
+
+/* A long one's prompt, until it is read. */
+static void count_prompt(const struct scheduler *scheduler, const struct job *job, uint64_t sign)
+{
+    struct long_prompts *prompts = &job->attempt->run->long_prompts[job->service_class];
+
+    if (job->attempt->prefill_work == 0 || job_length(scheduler, job) == LENGTH_SHORT)
+        return;
+    prompts->count += (uint32_t)sign;
+    prompts->work += sign * prompt_work(job);
 }
 
 static void count_running(struct scheduler *scheduler, const struct job *job, bool add)
@@ -59,10 +79,8 @@ static void count_running(struct scheduler *scheduler, const struct job *job, bo
 
     scheduler->in_flight += sign;
     run->kv_tokens += sign * job_kv_tokens(job, run->hello.max_context);
-    if (job_length(scheduler, job) == LENGTH_LONG)
-        run->long_count += (uint32_t)sign;
-    if (job->service_class == CLASS_INTERACTIVE)
-        run->interactive_count += (uint32_t)sign;
+    run->held[job->service_class][job_length(scheduler, job)] += (uint32_t)sign;
+    count_prompt(scheduler, job, sign);
     run->prefill_work += sign * job->attempt->prefill_work;
     compose_count(run, job->attempt->profile, add);
 }
@@ -78,12 +96,17 @@ void job_set_profile(struct job *job, struct profile *profile)
     compose_count(attempt->run, profile, true);
 }
 
-void job_prefilled(struct job *job)
+void job_prefilled(const struct scheduler *scheduler, struct job *job)
 {
     struct attempt *attempt = job->attempt;
+    struct run *run = attempt->run;
 
     CHECK(job->state == JOB_RUNNING);
-    attempt->run->prefill_work -= attempt->prefill_work;
+    if (attempt->prefill_work == 0)
+        return;
+    count_prompt(scheduler, job, (uint64_t)-1);
+    long_pace_note(&run->pace, prompt_work(job), scheduler->now_ms);
+    run->prefill_work -= attempt->prefill_work;
     attempt->prefill_work = 0;
 }
 

@@ -24,8 +24,6 @@
 #include "common/idmap.h"
 #include "scheduler/jobs.h"
 
-enum job_length { LENGTH_SHORT, LENGTH_LONG, LENGTH_COUNT };
-
 enum { FLOW_LANES_MAX = 64 }; /* beginnings share lanes by their hash */
 
 struct lane {
@@ -58,8 +56,10 @@ struct model {
     struct str name;
     size_t refs; /* jobs and runs that name it */
     struct group groups[CLASS_COUNT][LENGTH_COUNT];
-    struct model *prev, *next; /* ring of all models */
-    int64_t unserved_ms;       /* since when no living worker serves it; 0: served */
+    uint64_t waiting_short[CLASS_COUNT]; /* jobs, QUEUED and RETURNED */
+    uint32_t workers;                    /* that serve it, as of this tick; scratch of assign.c */
+    struct model *prev, *next;           /* ring of all models */
+    int64_t unserved_ms;                 /* since when no living worker serves it; 0: served */
 };
 
 struct queues {

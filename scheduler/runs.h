@@ -14,6 +14,7 @@
 
 #include "scheduler/batch_size.h"
 #include "scheduler/jobs.h"
+#include "scheduler/long_share.h"
 #include "scheduler/predict.h"
 
 enum run_state {
@@ -60,7 +61,10 @@ struct run {
                                 NULL: none yet */
     uint32_t *expert_recent; /* (expert_cells) of the last few assigned */
     uint32_t expert_cells;
-    uint32_t long_count, interactive_count;
+    uint32_t held[CLASS_COUNT][LENGTH_COUNT]; /* of its jobs */
+    struct long_share long_shares[CLASS_COUNT];
+    struct long_prompts long_prompts[CLASS_COUNT]; /* not read yet */
+    struct long_pace pace;
     struct job *reserved_for; /* a request that may only run alone; nothing else is given to it */
     uint32_t turn;            /* alternates between its groups of queues */
     uint64_t numerics;        /* hash of numerics id, precision and revision; 0 unknown */

@@ -57,7 +57,7 @@ struct scheduler_config {
     int64_t model_wait_ms;         /* wait for a worker that serves the model while others live */
     uint32_t assign_ahead_percent; /* of the batch size: queued at the worker to hide a tick */
     uint32_t long_request_tokens;  /* estimated; such a request is long. 0: none is */
-    uint32_t long_share_percent;   /* of a batch that long requests may hold; at least one may */
+    uint32_t long_share_percent;   /* of a batch: theirs whatever short ones need; at least one */
     /* KV memory. 0: every request reserves what it may come to need at most, so that no worker ever
      * preempts. Above 0: workers are filled until what they report as used, and the prompts that
      * have come since, take this share of it. Answers are mostly shorter than their max_tokens and

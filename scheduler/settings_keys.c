@@ -66,7 +66,8 @@ static const struct config_key keys[] = {
      .default_value = DEFAULT_LONG_SHARE,
      .min = 0,
      .max = 1,
-     .help = "Share of a batch that long requests may hold; at least one may."},
+     .help = "Share of a batch that long requests may hold whatever short ones need; beside "
+             "that they get what these leave. At least one may."},
     {.name = "trim_requests",
      .type = CONFIG_BOOL,
      KEY(trim_requests),

@@ -55,11 +55,19 @@ for max in auto 128; do
     run "untuned-day-morning-$max" "${day_alone[@]}" --from 5h --length 3h --nodes 5 \
         "${untuned[@]}" --max-batch-size $max
 done
-# Why long_request_tokens is 0: half of each batch kept for short requests.
-run untuned-day-morning-long "${day_alone[@]}" --from 5h --length 3h --nodes 5 "${untuned[@]}" \
-    --policy adaptive --long-request-tokens 4096
-run untuned-mooncake-long "${mooncake_alone[@]}" --scale 1.5 "${untuned[@]}" --policy adaptive \
-    --long-request-tokens 4096
+# Short requests beside long ones.
+for tokens in 0 2048 4096 8192; do
+    long=(--policy adaptive --by-length 4096 --long-request-tokens $tokens)
+    run "long-$tokens-azure" "${azure_alone[@]}" --scale 2 "${untuned[@]}" "${long[@]}"
+    run "long-$tokens-mooncake" "${mooncake_alone[@]}" --scale 1.5 "${untuned[@]}" "${long[@]}"
+    run "long-$tokens-day-morning" "${day_alone[@]}" --from 5h --length 3h --nodes 5 \
+        "${untuned[@]}" "${long[@]}"
+    long+=(--base-batch-size 32)
+    run "long-$tokens-azure-rush" "${azure_alone[@]}" --scale 4 "${long[@]}"
+    run "long-$tokens-mooncake-rush" "${mooncake_alone[@]}" --scale 2.5 "${long[@]}"
+    run "long-$tokens-day-rush" "${day_alone[@]}" --from 6h --length 1h --nodes 5 --scale 1.5 \
+        "${long[@]}"
+done
 {
     echo prompt,output
     tail -n +2 $traces/azure-conv-2023.csv | tr -d '\r' | cut -d, -f2,3
@@ -95,6 +103,7 @@ for name in conversation agents; do # prefix caches, and who gets what for them
     run "$name-shared" "${prompts[@]}" --prefix-affinity-weight 0 --prefix-caches shared \
         --find-limit
     run "$name-none" "${prompts[@]}" --prefix-caches off --find-limit
+    run "$name-long" "${prompts[@]}" --long-request-tokens 4096 --by-length 4096 --find-limit
 done
 for weight in 0 1; do # a job: all there at once
     run "agents-job-$weight" --trace "$folder/agents.jsonl" --scale 1000 --nodes 4 \

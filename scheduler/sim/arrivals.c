@@ -49,6 +49,13 @@ static uint32_t guess_max_tokens(uint32_t output)
     return guess;
 }
 
+uint32_t arrivals_tokens(const struct run *run, uint64_t index)
+{
+    const struct trace_request *request = &run->trace->requests[index];
+
+    return request->prompt_tokens + guess_max_tokens(request->output_tokens);
+}
+
 /* The id of each of the prompt's blocks where its text begins, in letters, and nothing where an
  * earlier prompt had more blocks. */
 static void write_blocks(struct run *run, const struct trace_request *request, size_t head_size,

@@ -15,6 +15,9 @@ uint64_t arrivals_index(const struct request_id *id);
 /* By lot, as the seed has it. */
 enum service_class arrivals_class(const struct run *run, uint64_t index);
 
+/* As the core estimates it: the prompt and max_tokens. */
+uint32_t arrivals_tokens(const struct run *run, uint64_t index);
+
 /* Gives the core what has come until now, unless it has no room. */
 void arrivals_due(struct run *run);
 /* Requests that have come and are not read, since the core has no room. */

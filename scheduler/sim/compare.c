@@ -183,6 +183,7 @@ void sim_run_config(const struct sim_setup *setup, enum sim_policy policy, uint3
         .late_share = setup->trace.offline ? 0 : late_share,
         .limit_first_us = options->limit_first_us,
         .interactive = options->interactive,
+        .split_tokens = sim_split_tokens(options),
         .seed = (uint64_t)options->seed,
         .progress = isatty(STDERR_FILENO)};
 }

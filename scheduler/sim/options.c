@@ -74,6 +74,10 @@ static const struct config_key keys[] = {
                 "evenly."),
     KEY("interactive", CONFIG_PERCENT, interactive, "0%", .min = 0, .max = 1,
         .help = "Share of the requests that are interactive, drawn by lot; latencies by class."),
+    KEY("by_length", CONFIG_INT, by_length, "0", .min = 0, .max = 1e9,
+        .help =
+            "Latencies of requests below and from this many estimated tokens apart; 0: those of "
+            "--long-request-tokens."),
     KEY("step_target", CONFIG_DURATION, step_target_us, DEFAULT_STEP_TARGET, .min = 1, .max = 1e9,
         .word = "none", .word_value = 0,
         .help = "Adaptive: slowest step that still meets the token latency wanted."),
@@ -86,7 +90,8 @@ static const struct config_key keys[] = {
         .min = 0, .max = 1e9,
         .help = "From this many estimated tokens on a request is long; 0: none is."),
     KEY("long_share", CONFIG_PERCENT, long_share, DEFAULT_LONG_SHARE, .min = 0, .max = 1,
-        .help = "Share of a batch that long requests may hold; at least one may."),
+        .help = "Share of a batch that long requests may hold whatever short ones need; beside "
+                "that they get what these leave. At least one may."),
     KEY("tick", CONFIG_DURATION, tick_us, "100ms", .min = 1000, .max = 1e7,
         .help = "Time between two transactions of the scheduler."),
     KEY("load_balance_interval", CONFIG_DURATION, balance_us, "10s", .min = 0, .max = 1e11,
@@ -187,6 +192,11 @@ bool sim_policies(const struct sim_options *options, enum sim_policy policies[SI
         policies[(*count)++] = (enum sim_policy)policy;
     }
     return *count > 0 || err_set(err, ERR_REJECT, "--policy names no policy");
+}
+
+uint32_t sim_split_tokens(const struct sim_options *options)
+{
+    return (uint32_t)(options->by_length ? options->by_length : options->long_request_tokens);
 }
 
 bool sim_columns(const char *columns, char *buffer, size_t size, const char **prompt,

@@ -32,6 +32,7 @@ struct sim_options {
     int64_t from_us, length_us;
     double cached_share;
     double interactive;
+    int64_t by_length;
     int prefix_caches; /* enum run_caches */
     double prefix_affinity_weight;
     int64_t step_target_us; /* of the policy; 0: none */
@@ -65,6 +66,9 @@ extern const struct config_program sim_program;
 /* The selected policies, in the order given. REJECT for a name that is none. */
 bool sim_policies(const struct sim_options *options, enum sim_policy policies[SIM_POLICIES],
                   uint32_t *count, struct err *err);
+
+/* From here on a request is long in the report; 0: lengths are not told apart. */
+uint32_t sim_split_tokens(const struct sim_options *options);
 
 /* "prompt=A,output=B" into two strings of the caller's buffer. */
 bool sim_columns(const char *columns, char *buffer, size_t size, const char **prompt,

@@ -41,22 +41,34 @@ static const char busy_and_util[] =
     "batches as\nfull as a node holds, experts loaded evenly, nothing padded or computed twice\n";
 
 static const char *const class_names[CLASS_COUNT] = {"interactive", "bulk"};
+static const char *const length_names[LENGTH_COUNT] = {"short", "long"};
+
+static void print_parts(FILE *out, const char *policy, const struct run_part *parts,
+                        const char *const *names, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const struct run_part *part = &parts[i];
+        if (part->requests > 0)
+            fprintf(out, "%-9s %-11s %9" PRIu64 " %7.1f s %7.1f s %6.2f s %6.2f s %6.2f%%\n",
+                    policy, names[i], part->requests,
+                    run_quantile(part->latency_s, part->requests, 0.5),
+                    run_quantile(part->latency_s, part->requests, 0.99),
+                    run_quantile(part->first_s, part->requests, 0.5),
+                    run_quantile(part->first_s, part->requests, 0.99),
+                    100 * (double)part->in_time / (double)part->requests);
+    }
+}
 
 static void print_classes(FILE *out, const struct sim_comparison *comparison)
 {
-    fprintf(out, "\n%-9s %-11s %9s %9s %9s %8s %8s\n", "policy", "class", "requests", "P50 lat",
-            "P99 lat", "P50 ttft", "P99 ttft");
-    for (uint32_t i = 0; i < comparison->count; i++)
-        for (int kind = 0; kind < CLASS_COUNT; kind++) {
-            const struct run_class *c = &comparison->rows[i].result.classes[kind];
-            if (c->requests > 0)
-                fprintf(out, "%-9s %-11s %9" PRIu64 " %7.1f s %7.1f s %6.2f s %6.2f s\n",
-                        sim_policy_names[comparison->rows[i].policy], class_names[kind],
-                        c->requests, run_quantile(c->latency_s, c->requests, 0.5),
-                        run_quantile(c->latency_s, c->requests, 0.99),
-                        run_quantile(c->first_s, c->requests, 0.5),
-                        run_quantile(c->first_s, c->requests, 0.99));
-        }
+    fprintf(out, "\n%-9s %-11s %9s %9s %9s %8s %8s %7s\n", "policy", "requests", "count", "P50 lat",
+            "P99 lat", "P50 ttft", "P99 ttft", "in time");
+    for (uint32_t i = 0; i < comparison->count; i++) {
+        const char *policy = sim_policy_names[comparison->rows[i].policy];
+        const struct run_result *result = &comparison->rows[i].result;
+        print_parts(out, policy, result->classes, class_names, CLASS_COUNT);
+        print_parts(out, policy, result->lengths, length_names, LENGTH_COUNT);
+    }
 }
 
 /* Did it answer everything, and the trace is not given up? */
@@ -128,7 +140,7 @@ void report_table(FILE *out, const struct sim_setup *setup, const struct sim_com
                 usd_per_million(setup, r->node_hours, (double)r->output_tokens), r->node_hours);
     }
     print_notes(out, setup, comparison);
-    if (setup->options->interactive > 0)
+    if (setup->options->interactive > 0 || sim_split_tokens(setup->options) > 0)
         print_classes(out, comparison);
     if (comparison->limit_searched)
         print_limits(out, comparison);
@@ -153,18 +165,19 @@ static json_t *hours_json(const struct run_hour *hours, uint32_t count)
     return array;
 }
 
-static json_t *classes_json(const struct run_result *result)
+static json_t *parts_json(const struct run_part *parts, const char *const *names, uint32_t count)
 {
     json_t *object = json_object();
 
-    for (int kind = 0; kind < CLASS_COUNT; kind++) {
-        const struct run_class *c = &result->classes[kind];
+    for (uint32_t i = 0; i < count; i++) {
+        const struct run_part *c = &parts[i];
         if (c->requests > 0)
             json_object_set_new(
-                object, class_names[kind],
-                json_pack("{s:I,s:o,s:o,s:o,s:o}", "requests", (json_int_t)c->requests,
-                          "latency_p50_s", number(run_quantile(c->latency_s, c->requests, 0.5)),
-                          "latency_p99_s", number(run_quantile(c->latency_s, c->requests, 0.99)),
+                object, names[i],
+                json_pack("{s:I,s:f,s:o,s:o,s:o,s:o}", "requests", (json_int_t)c->requests,
+                          "in_time", (double)c->in_time / (double)c->requests, "latency_p50_s",
+                          number(run_quantile(c->latency_s, c->requests, 0.5)), "latency_p99_s",
+                          number(run_quantile(c->latency_s, c->requests, 0.99)),
                           "first_token_p50_s", number(run_quantile(c->first_s, c->requests, 0.5)),
                           "first_token_p99_s",
                           number(run_quantile(c->first_s, c->requests, 0.99))));
@@ -179,7 +192,7 @@ static json_t *row_json(const struct sim_setup *setup, const struct sim_row *row
 
     return json_pack(
         "{s:s,s:i,s:I,s:I,s:b,s:f,s:f,s:f,s:o,s:o,s:o,s:o,s:o,s:o,s:f,s:o,s:f,s:i,s:i,s:I,s:f,"
-        "s:i,s:f,s:f,s:f,s:f,s:I,s:o,s:o,s:f,s:f}",
+        "s:i,s:f,s:f,s:f,s:f,s:I,s:o,s:o,s:o,s:f,s:f}",
         "policy", sim_policy_names[row->policy], "base", (int)row->base, "requests", (json_int_t)n,
         "unfinished", (json_int_t)r->unfinished, "sustained", sustained(r), "in_time",
         (double)r->in_time / (double)n, "tokens_per_s", (double)r->output_tokens / r->duration_s,
@@ -196,8 +209,10 @@ static json_t *row_json(const struct sim_setup *setup, const struct sim_row *row
         (int)r->replans, "limit_scale", row->limit_scale, "limit_tokens_per_s",
         row->limit_tokens_per_s, "cached_share", r->cached_share, "cached_share_expected",
         r->cached_share_expected, "affinity_assignments", (json_int_t)r->affinity_assignments,
-        "classes", classes_json(r), "hours", hours_json(r->hours, r->hours_count), "busy",
-        r->busy_hours / r->node_hours, "expert_forecast_error", r->expert_forecast_error);
+        "classes", parts_json(r->classes, class_names, CLASS_COUNT), "lengths",
+        parts_json(r->lengths, length_names, LENGTH_COUNT), "hours",
+        hours_json(r->hours, r->hours_count), "busy", r->busy_hours / r->node_hours,
+        "expert_forecast_error", r->expert_forecast_error);
 }
 
 static bool dump(FILE *out, json_t *root, struct err *err)

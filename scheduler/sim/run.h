@@ -26,6 +26,7 @@
 #include "common/err.h"
 #include "scheduler/batch_size.h"
 #include "scheduler/capacity.h"
+#include "scheduler/jobs.h"
 #include "scheduler/sim/routing.h"
 #include "scheduler/sim/step_model.h"
 #include "scheduler/sim/trace.h"
@@ -66,6 +67,8 @@ struct run_config {
     double late_share;
     int64_t limit_first_us; /* a request is in time with this and step_us_target for each token */
     double interactive;     /* share of the requests that are of that class; the rest is bulk */
+    uint32_t split_tokens;  /* estimated; from here on a request is among the long ones of the
+                               result. 0: it has none */
     /* A request's task is drawn by weights exp(task_drift * cos()) that go round the tasks once a
      * period of arrival times; 0: all alike. */
     double task_drift;
@@ -105,11 +108,12 @@ struct run_result {
     float *latency_s; /* (requests), arrival to result, sorted */
     float *first_s;   /* (requests), arrival to first token, sorted */
     float *token_ms;  /* (requests), time per output token after the first, sorted */
-    /* The same by class, where there are interactive ones. */
-    struct run_class {
-        uint64_t requests;
+    /* The same by class, where there are interactive ones, and by length, where that is asked for.
+     */
+    struct run_part {
+        uint64_t requests, in_time;
         float *latency_s, *first_s; /* (requests), sorted */
-    } classes[CLASS_COUNT];
+    } classes[CLASS_COUNT], lengths[LENGTH_COUNT];
     uint32_t nodes_min, nodes_max;
     uint64_t preemptions;
     double imbalance; /* mean over steps */

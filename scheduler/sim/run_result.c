@@ -22,6 +22,17 @@ static int ascending(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+static bool in_time(const struct run *run, size_t i)
+{
+    const struct trace_request *request = &run->trace->requests[i];
+    const struct request_times *times = &run->times[i];
+
+    return times->end_us >= 0 &&
+           times->end_us - request->arrival_us <=
+               run->config->limit_first_us +
+                   (int64_t)(run->config->step_us_target * request->output_tokens);
+}
+
 static void take_times(struct run *run, size_t i)
 {
     struct run_result *result = run->result;
@@ -40,9 +51,7 @@ static void take_times(struct run *run, size_t i)
     result->token_ms[i] = (float)(times->end_us - times->first_us) / 1e3f / (float)made;
     result->prompt_tokens += request->prompt_tokens;
     result->output_tokens += request->output_tokens;
-    result->in_time += times->end_us - request->arrival_us <=
-                       run->config->limit_first_us +
-                           (int64_t)(run->config->step_us_target * request->output_tokens);
+    result->in_time += in_time(run, i);
 }
 
 static void sum_nodes(struct run *run, int64_t end_us)
@@ -83,28 +92,50 @@ static void sort(float *values, uint64_t count)
     qsort(values, count, sizeof *values, ascending);
 }
 
-/* Before the times of all are sorted. */
-static bool sum_classes(struct run *run, struct err *err)
+static uint32_t class_of(const struct run *run, uint64_t i)
+{
+    return arrivals_class(run, i);
+}
+
+static uint32_t length_of(const struct run *run, uint64_t i)
+{
+    return arrivals_tokens(run, i) < run->config->split_tokens ? LENGTH_SHORT : LENGTH_LONG;
+}
+
+/* The requests that part_of says are of this part; before the times of all are sorted. */
+static bool sum_part(const struct run *run, uint32_t (*part_of)(const struct run *, uint64_t),
+                     uint32_t number, struct run_part *part, struct err *err)
+{
+    const struct run_result *result = run->result;
+    uint64_t count = 0;
+
+    for (uint64_t i = 0; i < result->requests; i++)
+        part->requests += part_of(run, i) == number;
+    part->latency_s = malloc((part->requests + 1) * sizeof *part->latency_s);
+    part->first_s = malloc((part->requests + 1) * sizeof *part->first_s);
+    if (!part->latency_s || !part->first_s)
+        return err_set(err, ERR_FATAL, "simulator: out of memory");
+    for (uint64_t i = 0; i < result->requests; i++)
+        if (part_of(run, i) == number) {
+            part->latency_s[count] = result->latency_s[i];
+            part->first_s[count++] = result->first_s[i];
+            part->in_time += in_time(run, i);
+        }
+    sort(part->latency_s, count);
+    sort(part->first_s, count);
+    return true;
+}
+
+static bool sum_parts(struct run *run, struct err *err)
 {
     struct run_result *result = run->result;
 
-    for (uint64_t i = 0; i < result->requests; i++)
-        result->classes[arrivals_class(run, i)].requests++;
-    for (int kind = 0; kind < CLASS_COUNT; kind++) {
-        struct run_class *class = &result->classes[kind];
-        uint64_t count = 0;
-        class->latency_s = malloc((class->requests + 1) * sizeof *class->latency_s);
-        class->first_s = malloc((class->requests + 1) * sizeof *class->first_s);
-        if (!class->latency_s || !class->first_s)
-            return err_set(err, ERR_FATAL, "simulator: out of memory");
-        for (uint64_t i = 0; i < result->requests; i++)
-            if (arrivals_class(run, i) == (enum service_class)kind) {
-                class->latency_s[count] = result->latency_s[i];
-                class->first_s[count++] = result->first_s[i];
-            }
-        sort(class->latency_s, count);
-        sort(class->first_s, count);
-    }
+    for (uint32_t kind = 0; run->config->interactive > 0 && kind < CLASS_COUNT; kind++)
+        if (!sum_part(run, class_of, kind, &result->classes[kind], err))
+            return false;
+    for (uint32_t kind = 0; run->config->split_tokens > 0 && kind < LENGTH_COUNT; kind++)
+        if (!sum_part(run, length_of, kind, &result->lengths[kind], err))
+            return false;
     return true;
 }
 
@@ -125,7 +156,7 @@ bool run_sum_up(struct run *run, struct err *err)
     result->late += result->unfinished;
     for (size_t i = 0; i < count; i++)
         result->latency_mean_s += (double)result->latency_s[i] / (double)count;
-    if (run->config->interactive > 0 && !sum_classes(run, err))
+    if (!sum_parts(run, err))
         return false;
     sort(result->latency_s, count);
     sort(result->first_s, count);
@@ -139,17 +170,23 @@ bool run_sum_up(struct run *run, struct err *err)
     return true;
 }
 
+static void free_part(struct run_part *part)
+{
+    free(part->latency_s);
+    free(part->first_s);
+    *part = (struct run_part){0};
+}
+
 void run_result_free(struct run_result *result)
 {
     free(result->latency_s);
     free(result->first_s);
     free(result->token_ms);
     result->latency_s = result->first_s = result->token_ms = NULL;
-    for (int kind = 0; kind < CLASS_COUNT; kind++) {
-        free(result->classes[kind].latency_s);
-        free(result->classes[kind].first_s);
-        result->classes[kind] = (struct run_class){0};
-    }
+    for (int kind = 0; kind < CLASS_COUNT; kind++)
+        free_part(&result->classes[kind]);
+    for (int kind = 0; kind < LENGTH_COUNT; kind++)
+        free_part(&result->lengths[kind]);
 }
 
 double run_quantile(const float *sorted, uint64_t count, double q)

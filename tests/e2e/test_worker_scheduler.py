@@ -158,18 +158,33 @@ def test_tenants_take_turns(stack):
     assert before <= 40, f"{before} of the other tenant's came before the last of its 20"
 
 
-def test_long_requests_keep_to_their_share(stack):
-    """Long requests fill the queue; short ones that come later pass them in the places that long
-    ones may not take."""
+def test_long_requests_leave_short_ones_their_places(stack):
+    """Long ones alone have the whole batch. Short ones that come then get what becomes free before
+    the long ones that wait, which keep to their share until the short ones are answered."""
     stack.create()
     stack.scheduler("scheduler", "--base-batch-size", "4", "--max-batch-size", "4",
                     "--long-request-tokens", "200", "--long-share", "25%")
-    stack.submit("long", 20, max_tokens=300, ignore_eos=True)
-    stack.submit("short", 60, first=1000, max_tokens=10, ignore_eos=True)
+    stack.submit("long", 200, max_tokens=300, ignore_eos=True)
     start(stack, 0, 0)
-    before = behind(finished(stack, 80), lambda r: stack.wanted[r["request_id"]] >= 1000,
-                    lambda r: stack.wanted[r["request_id"]] < 1000)[0]
-    assert before <= 10, f"{before} of 20 long ones came before the last of 60 short ones"
+    assert len(stack.messages("results", 4, 30)) >= 4
+    stack.submit("short", 60, first=1000, max_tokens=10, ignore_eos=True)
+    found = [(at, stack.wanted[r["request_id"]] >= 1000)
+             for at, _, r in stack.timed("results", 260, 120)]
+    given = [(at, stack.wanted[a["request"]["request_id"]] >= 1000)
+             for at, name, a in stack.timed("assignments", 260, 10) if name == "Assignment"]
+    asked = min(at for at, _, r in stack.timed("requests.bulk", 260, 10)
+                if stack.wanted[r["request_id"]] >= 1000)
+    assert len(found) == len(given) == 260
+
+    held, most = 0, 0
+    for at, change in sorted([(at, -1) for at, _ in found] + [(at, 1) for at, _ in given]):
+        held += change
+        most = max(most, held) if at < asked else most
+    assert most == 4, f"{most} of 4 places with long requests alone"
+    last = max(at for at, short in found if short)
+    between = sum(asked <= at <= last for at, short in found if not short)
+    # In turns it would be as many as there are short ones, in order of arrival all that wait.
+    assert between <= 30, f"{between} long ones came before the last of 60 short ones"
 
 
 def test_deadlines_are_kept(stack):

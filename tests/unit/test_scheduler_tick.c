@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What time and fullness bring: deadlines, cancels, pauses, shares, renewals, housekeeping.
+ * What time and fullness bring: deadlines, cancels, pauses, renewals, housekeeping.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -202,29 +202,6 @@ static void never_over_the_kv_cache(void **state)
     fixture_tick(f, 20);
     assert_int_equal(assigned(f), 1);
     assert_int_equal(assigned_number(f, 0), 2);
-}
-
-static void long_ones_hold_a_share(void **state)
-{
-    struct fixture *f = *state;
-    struct scheduler_config config = fixture_config();
-    struct request request;
-
-    config.long_request_tokens = 500;
-    config.long_share_percent = 50;
-    reopen(f, &config);
-    for (uint32_t i = 1; i <= 4; i++) {
-        request = request_of(i);
-        request.body = str_from("{\"max_tokens\":800}");
-        fixture_send_request(f, &request);
-    }
-    fixture_hello(f, 0, 101);
-    fixture_tick(f, 20);
-    assert_int_equal(assigned(f), 2);
-    fixture_request(f, 5);
-    fixture_tick(f, 20);
-    assert_int_equal(assigned(f), 3);
-    assert_int_equal(assigned_number(f, 2), 5);
 }
 
 static void a_prefix_goes_on_with_the_same_numerics(void **state)
@@ -482,7 +459,6 @@ int main(void)
         TEST(workers_are_filled_evenly),
         TEST(ahead_of_the_batch),
         TEST(never_over_the_kv_cache),
-        TEST(long_ones_hold_a_share),
         TEST(a_prefix_goes_on_with_the_same_numerics),
         TEST(a_full_house_pauses),
         TEST(done_marks_end_with_the_window),

@@ -387,8 +387,8 @@ static void interactive_begins_at_once(void **state)
     make_trace(&trace, 120, 60, 500, 300);
     config.interactive = 0.1;
     assert_true(run_trace(&config, &trace, &result, &(struct err){0}));
-    const struct run_class *now = &result.classes[CLASS_INTERACTIVE];
-    const struct run_class *bulk = &result.classes[CLASS_BULK];
+    const struct run_part *now = &result.classes[CLASS_INTERACTIVE];
+    const struct run_part *bulk = &result.classes[CLASS_BULK];
     assert_int_equal(now->requests + bulk->requests, trace.count);
     assert_true(now->requests > trace.count / 12 && now->requests < trace.count / 8);
     assert_true(run_quantile(bulk->first_s, bulk->requests, 0.5) > 10);
@@ -396,6 +396,39 @@ static void interactive_begins_at_once(void **state)
     assert_true(run_quantile(now->latency_s, now->requests, 0.5) <
                 run_quantile(bulk->latency_s, bulk->requests, 0.5));
     run_result_free(&result);
+    trace_free(&trace);
+}
+
+/* Requests of all lengths wait for places, the median for a minute and a half. Kept apart, short
+ * ones begin at once; where all are long, nothing is kept. */
+static void short_ones_begin_at_once(void **state)
+{
+    struct run_config config = config_of(1, BATCH_STATIC, 32);
+    struct run_result together, apart;
+    struct trace trace;
+
+    (void)state;
+    make_trace(&trace, 4, 300, 500, 1000);
+    config.split_tokens = 1024;
+    config.long_share_percent = 50;
+    assert_true(run_trace(&config, &trace, &together, &(struct err){0}));
+    config.long_request_tokens = 1024;
+    assert_true(run_trace(&config, &trace, &apart, &(struct err){0}));
+    const struct run_part *before = together.lengths, *after = apart.lengths;
+    assert_int_equal(before[LENGTH_SHORT].requests + before[LENGTH_LONG].requests, trace.count);
+    assert_int_equal(before[LENGTH_SHORT].requests, after[LENGTH_SHORT].requests);
+    assert_true(before[LENGTH_SHORT].requests > trace.count / 8);
+    assert_true(run_quantile(before[LENGTH_SHORT].first_s, before[LENGTH_SHORT].requests, 0.5) >
+                20);
+    assert_true(run_quantile(after[LENGTH_SHORT].first_s, after[LENGTH_SHORT].requests, 0.99) < 5);
+    assert_true(after[LENGTH_SHORT].in_time > before[LENGTH_SHORT].in_time);
+    assert_true(apart.duration_s < 1.1 * together.duration_s);
+    run_result_free(&apart);
+    config.long_request_tokens = 1;
+    assert_true(run_trace(&config, &trace, &apart, &(struct err){0}));
+    assert_true(apart.duration_s < 1.02 * together.duration_s);
+    run_result_free(&apart);
+    run_result_free(&together);
     trace_free(&trace);
 }
 
@@ -413,6 +446,7 @@ int main(void)
         cmocka_unit_test(a_draining_node_gives_back),
         cmocka_unit_test(tasks_drift),
         cmocka_unit_test(interactive_begins_at_once),
+        cmocka_unit_test(short_ones_begin_at_once),
     };
 
     return cmocka_run_group_tests(tests, open_models, NULL);
