@@ -17,12 +17,11 @@
 #include <cmocka.h>
 
 #include "scheduler/sim/fluid.h"
+#include "tests/unit/sim_fixture.h"
 
 enum { NODES = 4, WINDOWS = 6, WINDOW_US = 600000000 };
 
-static struct step_model model;
-static struct routing routing = {
-    .tasks = 7, .experts = 256, .ranks = 8, .replicas = 288, .top_k = 8};
+static struct sim_fixture fixture;
 static char path[] = "/tmp/test_fluid_XXXXXX";
 
 static int open_models(void **state)
@@ -30,8 +29,7 @@ static int open_models(void **state)
     int fd = mkstemp(path);
 
     (void)state;
-    routing_skewed(&routing, 0.6, 1);
-    return fd >= 0 && close(fd) == 0 && step_model_preset("h800-node", &model) ? 0 : -1;
+    return fd >= 0 && close(fd) == 0 && sim_fixture_open(&fixture) ? 0 : -1;
 }
 
 static int remove_file(void **state)
@@ -42,39 +40,14 @@ static int remove_file(void **state)
 
 static struct run_config config_of(enum batch_policy_kind kind, double cached)
 {
-    return (struct run_config){.model = &model,
-                               .routing = &routing,
-                               .policy = {.kind = kind,
-                                          .base = 800,
-                                          .max = 4096,
-                                          .alpha = 0.5,
-                                          .threshold = 0.75,
-                                          .smoothing = 0.3,
-                                          .window_ms = 500,
-                                          .pressure_gain = 1,
-                                          .kv_share = 0.95,
-                                          .step_us_target = 100000},
-                               .nodes = NODES,
-                               .cached_share = cached,
-                               .kv_share = 0.95,
-                               .assign_ahead_percent = 25,
-                               .tick_us = 100000,
-                               .heartbeat_us = 1000000,
-                               .step_us_target = 100000,
-                               .balance_us = 10000000,
-                               .balance_gain_min = 1.02,
-                               .capacity = {.planner = {.workers_min = NODES,
-                                                        .workers_max = NODES,
-                                                        .base_batch = 32,
-                                                        .utilisation = 0.8,
-                                                        .drain_ms = 60000,
-                                                        .scale_down_ms = 60000},
-                                            .predictor = predict_defaults(PREDICT_EWMA),
-                                            .forecasts = true,
-                                            .windows_ahead = 1,
-                                            .window_ms = 60000,
-                                            .interval_ms = 60000},
-                               .seed = 1};
+    struct run_config config = sim_fixture_config(&fixture, NODES, kind, 800);
+
+    config.policy.kv_share = config.kv_share = 0.95;
+    config.cached_share = cached;
+    config.capacity.planner.workers_min = NODES;
+    config.capacity.window_ms = config.capacity.interval_ms = 60000;
+    config.horizon_us = 0;
+    return config;
 }
 
 /* The windows as they were drawn: what Poisson made of the rates is not what is compared. */
@@ -129,7 +102,7 @@ static void run_both(const struct run_config *config, const struct trace_window 
 
     read_hour(&trace, hour);
     windows_of(&trace, hour, drawn);
-    assert_true(fluid_imbalance(&routing, 500, true, &input.imbalance, &err));
+    assert_true(fluid_imbalance(&fixture.routing, 500, true, &input.imbalance, &err));
     assert_true(run_trace(config, &trace, &steps, &err));
     assert_true(fluid_run(config, &input, 10, &flows, &err));
     agree("output tokens of the hour", (double)steps.hours[0].output_tokens,

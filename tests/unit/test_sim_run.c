@@ -14,54 +14,19 @@
 
 #include "scheduler/sim/random.h"
 #include "scheduler/sim/run.h"
+#include "tests/unit/sim_fixture.h"
 
-static struct step_model model;
-static struct routing routing = {
-    .tasks = 7, .experts = 256, .ranks = 8, .replicas = 288, .top_k = 8};
+static struct sim_fixture fixture;
 
 static int open_models(void **state)
 {
     (void)state;
-    routing_skewed(&routing, 0.6, 1);
-    return step_model_preset("h800-node", &model) ? 0 : -1;
+    return sim_fixture_open(&fixture) ? 0 : -1;
 }
 
 static struct run_config config_of(uint32_t nodes, enum batch_policy_kind kind, uint32_t base)
 {
-    return (struct run_config){.model = &model,
-                               .routing = &routing,
-                               .policy = {.kind = kind,
-                                          .base = base,
-                                          .max = 4096,
-                                          .alpha = 0.5,
-                                          .threshold = 0.75,
-                                          .smoothing = 0.3,
-                                          .window_ms = 500,
-                                          .pressure_gain = 1,
-                                          .kv_share = 0.75,
-                                          .step_us_target = 100000},
-                               .nodes = nodes,
-                               .kv_share = 0.75,
-                               .assign_ahead_percent = 25,
-                               .tick_us = 100000,
-                               .heartbeat_us = 1000000,
-                               .step_us_target = 100000,
-                               .balance_us = 10000000,
-                               .balance_gain_min = 1.02,
-                               .capacity = {.planner = {.workers_min = 1,
-                                                        .workers_max = nodes,
-                                                        .base_batch = 32,
-                                                        .utilisation = 0.8,
-                                                        .drain_ms = 60000,
-                                                        .scale_down_ms = 60000},
-                                            .predictor = predict_defaults(PREDICT_EWMA),
-                                            .forecasts = true,
-                                            .windows_ahead = 1,
-                                            .window_ms = 10000,
-                                            .interval_ms = 5000},
-                               .node_start_us = 20000000,
-                               .horizon_us = (int64_t)3600 * 1000000,
-                               .seed = 1};
+    return sim_fixture_config(&fixture, nodes, kind, base);
 }
 
 /* Poisson arrivals, exponential lengths. */
@@ -343,8 +308,6 @@ static void a_draining_node_gives_back(void **state)
     trace_free(&trace);
 }
 
-/* A node with twice the requests that it can do: bulk waits, interactive ones begin as if it were
- * empty. */
 /* Seven tasks load the ranks more evenly than the one that is left where the mix has drifted far; a
  * quick drift is what forecasts of the experts' loads are wrong about. */
 static void tasks_drift(void **state)
@@ -377,6 +340,8 @@ static void tasks_drift(void **state)
     trace_free(&trace);
 }
 
+/* A node with twice the requests that it can do: bulk waits, interactive ones begin as if it were
+ * empty. */
 static void interactive_begins_at_once(void **state)
 {
     struct run_config config = config_of(1, BATCH_ADAPTIVE, 64);
