@@ -7,7 +7,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "scheduler/sim/csv.h"
@@ -15,9 +14,6 @@
 #include "scheduler/sim/trace_lines.h"
 
 enum { LENGTH_MAX = 10000000 };
-
-static const double prompt_sigma_usual = 0.9, output_sigma_usual = 1.0;
-static const double sigma_max = 4;
 
 struct reader {
     const struct trace_options *options;
@@ -253,13 +249,9 @@ static double selected_to(const struct trace_options *options)
 static bool check_expected(const struct reader *reader, const struct trace_windows *windows,
                            struct err *err)
 {
-    double from = selected_from(reader->options), to = selected_to(reader->options), expected = 0;
+    double expected = trace_windows_requests(windows, selected_from(reader->options),
+                                             selected_to(reader->options));
 
-    for (size_t w = 0; w < windows->count; w++) {
-        double start = (double)w * windows->window_s;
-        double time = fmin(start + windows->window_s, to) - fmax(start, from);
-        expected += windows->windows[w].rate * fmax(0, time);
-    }
     return expected <= TRACE_REQUESTS_MAX ||
            err_set(err, ERR_REJECT,
                    "trace %s: its rates make about %.3g requests, more than %d; --scale below 1, "
@@ -291,66 +283,12 @@ static bool draw_window(struct reader *reader, const struct trace_window *window
     }
 }
 
-static bool append_window(struct trace_windows *windows, const struct trace_window *window,
-                          size_t *capacity, struct err *err)
-{
-    if (windows->count == *capacity) {
-        *capacity = *capacity ? 2 * *capacity : 256;
-        void *grown = realloc(windows->windows, *capacity * sizeof *windows->windows);
-        if (!grown)
-            return err_set(err, ERR_FATAL, "trace: out of memory for %zu windows", *capacity);
-        windows->windows = grown;
-    }
-    windows->windows[windows->count++] = *window;
-    return true;
-}
-
-static bool parse_sigmas(const struct reader *reader, struct trace_window *window)
-{
-    return reader->lines.field_count == 5 ||
-           (csv_number(reader->lines.fields[5], &window->prompt_sigma) &&
-            csv_number(reader->lines.fields[6], &window->output_sigma) &&
-            window->prompt_sigma >= 0 && window->output_sigma >= 0 &&
-            window->prompt_sigma <= sigma_max && window->output_sigma <= sigma_max);
-}
-
-static bool read_windows(struct reader *reader, struct trace_windows *windows, struct err *err)
-{
-    size_t capacity = 0;
-
-    /* A single window is ten minutes wide, as those of the public day. */
-    windows->window_s = 600;
-    while (trace_lines_next(&reader->lines)) {
-        struct trace_window window = {.prompt_sigma = prompt_sigma_usual,
-                                      .output_sigma = output_sigma_usual};
-        double start_s;
-
-        trace_lines_split(&reader->lines);
-        if ((reader->lines.field_count != 5 && reader->lines.field_count != 7) ||
-            !csv_number(reader->lines.fields[0], &start_s) ||
-            !csv_number(reader->lines.fields[1], &window.rate) ||
-            !csv_number(reader->lines.fields[3], &window.prompt) ||
-            !csv_number(reader->lines.fields[4], &window.output) || window.rate < 0 ||
-            window.prompt < 0 || window.output < 0 || !parse_sigmas(reader, &window))
-            return reject(reader, err,
-                          "expected window_start_s,rate_rps,clients,mean_input_tokens,"
-                          "mean_output_tokens[,input_sigma,output_sigma]");
-        if (windows->count == 1)
-            windows->window_s = start_s;
-        if (start_s != (double)windows->count * windows->window_s || windows->window_s <= 0)
-            return reject(reader, err, "windows start at 0 and are of equal width");
-        window.rate *= reader->options->scale;
-        if (!append_window(windows, &window, &capacity, err))
-            return false;
-    }
-    return true;
-}
-
 static bool draw_windows(struct reader *reader, struct err *err)
 {
     const struct trace_options *options = reader->options;
     struct trace_windows windows = {0};
-    bool ok = read_windows(reader, &windows, err) && check_expected(reader, &windows, err);
+    bool ok = trace_windows_parse(&windows, &reader->lines, options->scale, err) &&
+              check_expected(reader, &windows, err);
 
     for (size_t w = 0; ok && w < windows.count; w++)
         ok = draw_window(reader, &windows.windows[w], (double)w * windows.window_s,
@@ -402,20 +340,13 @@ static bool read_offline(struct reader *reader, struct err *err)
     return true;
 }
 
-static bool is_field(const struct reader *reader, size_t at, const char *name)
-{
-    return at < reader->lines.field_count && strcmp(reader->lines.fields[at], name) == 0;
-}
-
-static bool is_windows(const struct reader *reader)
-{
-    return is_field(reader, 0, "window_start_s") && is_field(reader, 1, "rate_rps");
-}
-
 static bool is_azure(const struct reader *reader)
 {
-    return reader->lines.field_count == 3 && is_field(reader, 0, "TIMESTAMP") &&
-           is_field(reader, 1, "ContextTokens") && is_field(reader, 2, "GeneratedTokens");
+    const struct trace_lines *lines = &reader->lines;
+
+    return lines->field_count == 3 && trace_lines_field_is(lines, 0, "TIMESTAMP") &&
+           trace_lines_field_is(lines, 1, "ContextTokens") &&
+           trace_lines_field_is(lines, 2, "GeneratedTokens");
 }
 
 static bool read_any(struct reader *reader, struct err *err)
@@ -433,16 +364,11 @@ static bool read_any(struct reader *reader, struct err *err)
         return read_offline(reader, err);
     if (is_azure(reader))
         return read_azure(reader, err);
-    if (is_windows(reader))
+    if (trace_windows_header(&reader->lines))
         return draw_windows(reader, err);
     return reject(reader, err,
                   "no known trace header; name the columns of an offline job with "
                   "--columns prompt=NAME,output=NAME");
-}
-
-double trace_window_context(const struct trace_window *window)
-{
-    return window->prompt + window->output / 2 * exp(window->output_sigma * window->output_sigma);
 }
 
 bool trace_read_windows(struct trace_windows *windows, const struct trace_options *options,
@@ -456,22 +382,16 @@ bool trace_read_windows(struct trace_windows *windows, const struct trace_option
          trace_lines_first(&reader.lines, err);
     if (ok) {
         trace_lines_split(&reader.lines);
-        if (options->column_prompt || !is_windows(&reader))
+        if (options->column_prompt || !trace_windows_header(&reader.lines))
             ok =
                 reject(&reader, err, "this needs a trace by windows (window_start_s,rate_rps,...)");
         else
-            ok = read_windows(&reader, windows, err);
+            ok = trace_windows_parse(windows, &reader.lines, options->scale, err);
     }
     ok = trace_lines_close(&reader.lines, ok, err);
     if (!ok)
         trace_windows_free(windows);
     return ok;
-}
-
-void trace_windows_free(struct trace_windows *windows)
-{
-    free(windows->windows);
-    *windows = (struct trace_windows){0};
 }
 
 bool trace_read(struct trace *trace, const struct trace_options *options, struct err *err)

@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #include "common/err.h"
+#include "scheduler/sim/trace_windows.h"
 
 /* Seven times the requests of the largest public day; they and a run's results take 1 GB. */
 enum { TRACE_BLOCK_TOKENS = 512, TRACE_BLOCKS_MAX = 1 << 24, TRACE_REQUESTS_MAX = 10000000 };
@@ -61,26 +62,9 @@ struct trace {
     uint64_t repeated_tokens; /* of the prompts: in leading blocks that came before */
 };
 
-/* A trace by windows as it stands, for the fluid mode; rates are scaled. */
-struct trace_window {
-    double rate;           /* requests/s */
-    double prompt, output; /* means */
-    double prompt_sigma, output_sigma;
-};
-
-/* Mean context of a running sequence: long answers run longer, so they weigh more than their share.
- * Prompt and answer are independent. */
-double trace_window_context(const struct trace_window *window);
-
-struct trace_windows {
-    struct trace_window *windows;
-    size_t count;
-    double window_s;
-};
-/* REJECT also for any other format, and for windows of unequal width. */
+/* A trace by windows as it stands, for the fluid mode. REJECT also for any other format. */
 bool trace_read_windows(struct trace_windows *windows, const struct trace_options *options,
                         struct err *err);
-void trace_windows_free(struct trace_windows *windows);
 
 /* Tokens of context that the output tokens of a request read, added up. */
 double trace_request_context(const struct trace_request *request);

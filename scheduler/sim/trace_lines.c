@@ -48,6 +48,11 @@ void trace_lines_split(struct trace_lines *lines)
     lines->field_count = csv_split(lines->line, lines->fields, TRACE_FIELDS_MAX);
 }
 
+bool trace_lines_field_is(const struct trace_lines *lines, size_t at, const char *text)
+{
+    return at < lines->field_count && strcmp(lines->fields[at], text) == 0;
+}
+
 bool trace_lines_reject(const struct trace_lines *lines, const char *what, struct err *err)
 {
     return err_set(err, ERR_REJECT, "trace %s, line %" PRIu64 ": %s", lines->path, lines->number,

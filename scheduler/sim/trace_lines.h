@@ -34,6 +34,8 @@ bool trace_lines_next(struct trace_lines *lines);
 bool trace_lines_first(struct trace_lines *lines, struct err *err);
 /* Cuts the line into its fields (csv.h). */
 void trace_lines_split(struct trace_lines *lines);
+/* Has the line, once split, this text in that field? */
+bool trace_lines_field_is(const struct trace_lines *lines, size_t at, const char *text);
 /* False, with a REJECT of "trace FILE, line N: what". */
 bool trace_lines_reject(const struct trace_lines *lines, const char *what, struct err *err);
 /* ok, unless reading has failed on the way. */
