@@ -340,7 +340,7 @@ static void nothing_runs_without_a_lease(void **state)
 {
     struct bench *bench = *state;
     struct heard heard = {0};
-    struct runner_stats before, after;
+    struct board_stats before, after;
     struct task *task;
 
     runner_lease(bench->runner, 0);

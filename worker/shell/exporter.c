@@ -175,7 +175,7 @@ void exporter_close(struct exporter *exporter)
     free(exporter);
 }
 
-static void set_layer(struct metric **layer, const struct runner_stats *stats, uint32_t i)
+static void set_layer(struct metric **layer, const struct board_stats *stats, uint32_t i)
 {
     const struct expert_layer_sums *sums = &stats->layer_sums[i];
 

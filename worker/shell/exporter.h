@@ -8,10 +8,10 @@
 
 #include "common/config.h"
 #include "common/err.h"
-#include "worker/shell/runner.h"
+#include "worker/shell/board.h"
 
 struct exporter_values {
-    const struct runner_stats *stats;
+    const struct board_stats *stats;
     size_t held; /* requests */
     bool lease;
     uint64_t done, failed, yielded, chunks; /* messages sent so far */

@@ -4,6 +4,7 @@
 #include "common/check.h"
 #include "common/clock.h"
 #include "common/ring.h"
+#include "worker/shell/board.h"
 #include "worker/shell/run.h"
 
 #include <pthread.h>
@@ -39,15 +40,7 @@ struct runner {
     struct engine_token *tokens; /* (max_seqs) */
     int32_t *profile;            /* (profile_count) scratch */
 
-    pthread_mutex_t mutex; /* guards what follows */
-    struct engine_stats stats;
-    float *layer_load;                    /* (layers) */
-    struct expert_layer_sums *layer_sums; /* (layers) */
-    bool failed;
-    struct err err;
-
-    float *layer_load_copy;                    /* (layers) Kafka thread */
-    struct expert_layer_sums *layer_sums_copy; /* (layers) Kafka thread */
+    struct board *board; /* both threads */
 };
 
 /* ---- model thread: reports ---- */
@@ -288,16 +281,8 @@ static void publish_stats(struct runner *runner)
     struct engine_stats stats;
 
     engine_stats(runner->options.engine, &stats);
-    pthread_mutex_lock(&runner->mutex);
-    runner->stats = stats;
-    runner->stats.waiting += runner->runs_count - runner->engine_count;
-    if (stats.layer_load != NULL)
-        memcpy(runner->layer_load, stats.layer_load,
-               runner->info.expert_layers * sizeof *runner->layer_load);
-    if (stats.layer_sums != NULL)
-        memcpy(runner->layer_sums, stats.layer_sums,
-               runner->info.expert_layers * sizeof *runner->layer_sums);
-    pthread_mutex_unlock(&runner->mutex);
+    stats.waiting += runner->runs_count - runner->engine_count;
+    board_publish(runner->board, &stats);
 }
 
 static bool step(struct runner *runner)
@@ -311,10 +296,7 @@ static bool step(struct runner *runner)
     engine_micro_batch_size(engine,
                             atomic_load_explicit(&runner->micro_batch_size, memory_order_relaxed));
     if (!engine_step(engine, runner->tokens, &count, &err)) {
-        pthread_mutex_lock(&runner->mutex);
-        runner->failed = true;
-        runner->err = err;
-        pthread_mutex_unlock(&runner->mutex);
+        board_fail(runner->board, &err);
         ring_wake(runner->reports);
         return false;
     }
@@ -368,19 +350,11 @@ bool runner_open(struct runner **runner, const struct runner_options *options, s
     made->reports = ring_open(4 * (size_t)options->tasks_max + 64);
     made->runs = calloc(options->tasks_max, sizeof *made->runs);
     made->tokens = calloc(made->info.max_seqs, sizeof *made->tokens);
-    made->layer_load = calloc(made->info.expert_layers + 1, sizeof *made->layer_load);
-    made->layer_load_copy = calloc(made->info.expert_layers + 1, sizeof *made->layer_load_copy);
-    made->layer_sums = calloc(made->info.expert_layers + 1, sizeof *made->layer_sums);
-    made->layer_sums_copy = calloc(made->info.expert_layers + 1, sizeof *made->layer_sums_copy);
+    made->board = board_open(made->info.expert_layers);
     made->profile = calloc(made->info.profile_count + 1, sizeof *made->profile);
     CHECK(made->runs != NULL);
     CHECK(made->tokens != NULL);
-    CHECK(made->layer_load != NULL);
-    CHECK(made->layer_load_copy != NULL);
-    CHECK(made->layer_sums != NULL);
-    CHECK(made->layer_sums_copy != NULL);
     CHECK(made->profile != NULL);
-    CHECK(pthread_mutex_init(&made->mutex, NULL) == 0);
     code = pthread_create(&made->thread, NULL, run_thread, made);
     if (code != 0) {
         atomic_store_explicit(&made->stop, true, memory_order_relaxed);
@@ -408,13 +382,9 @@ void runner_close(struct runner *runner)
         free(runner->runs[i].outcome);
     ring_close(runner->reports);
     ring_close(runner->commands);
-    pthread_mutex_destroy(&runner->mutex);
+    board_close(runner->board);
     free(runner->runs);
     free(runner->tokens);
-    free(runner->layer_load);
-    free(runner->layer_load_copy);
-    free(runner->layer_sums);
-    free(runner->layer_sums_copy);
     free(runner->profile);
     free(runner);
 }
@@ -470,31 +440,12 @@ void runner_wake(struct runner *runner)
     ring_wake(runner->reports);
 }
 
-void runner_stats(struct runner *runner, struct runner_stats *stats)
+void runner_stats(struct runner *runner, struct board_stats *stats)
 {
-    pthread_mutex_lock(&runner->mutex);
-    stats->engine = runner->stats;
-    stats->layers = runner->info.expert_layers;
-    memcpy(runner->layer_load_copy, runner->layer_load,
-           stats->layers * sizeof *runner->layer_load_copy);
-    memcpy(runner->layer_sums_copy, runner->layer_sums,
-           stats->layers * sizeof *runner->layer_sums_copy);
-    pthread_mutex_unlock(&runner->mutex);
-    stats->layer_load = runner->layer_load_copy;
-    stats->layer_sums = runner->layer_sums_copy;
-    stats->engine.layer_load = NULL;
-    stats->engine.expert_tokens = NULL;
-    stats->engine.layer_sums = NULL;
+    board_read(runner->board, stats);
 }
 
 bool runner_healthy(struct runner *runner, struct err *err)
 {
-    bool healthy;
-
-    pthread_mutex_lock(&runner->mutex);
-    healthy = !runner->failed;
-    if (!healthy)
-        *err = runner->err;
-    pthread_mutex_unlock(&runner->mutex);
-    return healthy;
+    return board_healthy(runner->board, err);
 }

@@ -14,6 +14,7 @@
 
 #include "common/err.h"
 #include "worker/engine.h"
+#include "worker/shell/board.h"
 #include "worker/shell/task.h"
 
 struct runner_options {
@@ -26,14 +27,6 @@ struct runner_options {
     uint32_t progress_tokens; /* the same for answers that nobody streams */
     int64_t progress_us;
     bool prefix_shared; /* tenants may share KV pages (engine_request.salt) */
-};
-
-/* The engine's numbers after its last step. */
-struct runner_stats {
-    struct engine_stats engine;                 /* without the arrays by layer */
-    const float *layer_load;                    /* (layers) until the next runner_stats() */
-    const struct expert_layer_sums *layer_sums; /* (layers) the same */
-    uint32_t layers;
 };
 
 struct runner;
@@ -60,7 +53,8 @@ struct report *runner_take(struct runner *runner);
 void runner_wait(struct runner *runner, int64_t timeout_ms);
 void runner_wake(struct runner *runner); /* any thread */
 
-void runner_stats(struct runner *runner, struct runner_stats *stats);
+/* board_read() and board_healthy() of its board. */
+void runner_stats(struct runner *runner, struct board_stats *stats);
 /* False: the engine failed; nothing is stepped any more. */
 bool runner_healthy(struct runner *runner, struct err *err);
 

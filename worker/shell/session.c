@@ -52,7 +52,7 @@ static bool say_hello(struct session *session, struct err *err)
 
 static bool say_heartbeat(struct session *session, int64_t now_us, struct err *err)
 {
-    struct runner_stats stats;
+    struct board_stats stats;
     size_t running_count;
     const struct running *running = tasks_running(&session->tasks, &running_count);
     struct record record = {.type = RECORD_HEARTBEAT};
