@@ -41,7 +41,7 @@ class Worker:
     def hello(self):
         probe = wires.assigned(self.brokers, [])
         assignments = TopicPartition(self.prefix + "assignments", self.slot)
-        _, end = probe.get_watermark_offsets(assignments, timeout=10)
+        _, end = probe.get_watermark_offsets(assignments, timeout=60)
         probe.close()
         self.consumer = wires.assigned(self.brokers, [(assignments.topic, self.slot, end)])
         self.send("Hello", model=MODEL, revision="r0", numerics_id="f32/fake", hardware="fake-1",

@@ -7,7 +7,7 @@ import pytest
 import harness
 import records
 import wire
-from harness import wait_for
+from harness import wait_for, wait_streamed
 from test_demo import of_batch, reference, requests
 
 BATCH = "bulk"
@@ -55,14 +55,7 @@ def check(system, count=2000):
     assert sorted(rows) == sorted((r["request_id"], r["custom_id"], *expected[r["custom_id"]][1:])
                                   for r in results)
 
-    # A chunk follows its Progress, so the last ones may come after the result.
-    wanted = {r["request_id"]: (r["ids"], r["text"]) for r in results}
-
-    def missing():
-        got = records.streams(of_batch(system.read("tokens"), BATCH))
-        return [i for i in wanted if got.get(i) != wanted[i]]
-
-    wait_for("every stream equals its result", lambda: not missing(), 30, 1)
+    wait_streamed(system.services.brokers, system.prefix + "tokens", results)
     wait_for("ledger lag 0", lambda: system["ledger"].metric("pelton_ledger_lag") == 0)
     return results
 

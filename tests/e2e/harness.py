@@ -7,8 +7,10 @@ Programs are started, killed and paused by the tests themselves: nothing restart
 """
 
 import contextlib
+import http.client
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -30,8 +32,9 @@ SAMPLES = ROOT / "ops/demo/samples"
 POSTGRES = "postgres"  # System.proxy()
 
 
-def wait_for(what, condition, timeout_s=60, interval_s=0.1):
-    """Polls until condition() is true and returns it."""
+def wait_for(what, condition, timeout_s=120, interval_s=0.1):
+    """Polls until condition() is true and returns it. The time is no promise of anybody's: it is
+    generous, since it costs nothing but where something is broken."""
     deadline = time.monotonic() + timeout_s
     while True:
         value = condition()
@@ -43,9 +46,26 @@ def wait_for(what, condition, timeout_s=60, interval_s=0.1):
 
 
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """Below the range from which the kernel takes the ports of connections (32768 to 60999): one of
+    those could be a client's by the time a program listens at it."""
+    while True:
+        port = random.randrange(20000, 32768)
+        with socket.socket() as s, contextlib.suppress(OSError):
+            s.bind(("127.0.0.1", port))
+            return port
+
+
+def wait_streamed(brokers, topic, results):
+    """Until the chunks of each request say what its result says. A chunk follows its Progress, so
+    the last ones may come after the result."""
+    wanted = {r["request_id"]: (r["ids"], r["text"]) for r in results}
+
+    def said():
+        streams = records.streams(c for c in records.read_topic(brokers, topic)
+                                  if c["request_id"] in wanted)
+        return all(streams.get(i) == wanted[i] for i in wanted)
+
+    wait_for("every stream says what its result says", said, interval_s=0.5)
 
 
 class Services:
@@ -110,7 +130,7 @@ class Program:
     def kill(self):
         """kill -9, and gone."""
         self.signal(signal.SIGKILL)
-        self.process.wait(10)
+        self.process.wait(60)
 
     def terminate(self, timeout_s=60):
         self.signal(signal.SIGTERM)
@@ -123,7 +143,7 @@ class Program:
                 return r.status, r.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
-        except (urllib.error.URLError, OSError):
+        except (OSError, http.client.HTTPException):
             return None
 
     def ready(self):
@@ -132,9 +152,13 @@ class Program:
         return answer is not None and answer[0] == 200
 
     def metrics(self):
-        """{'name{labels}': value} of its /metrics."""
+        """{'name{labels}': value} of its /metrics, as soon as it answers."""
+        def text():
+            assert self.process.poll() is None, f"{self.name} ended: {self.tail()}"
+            return self.get("/metrics")
+
         values = {}
-        for line in self.get("/metrics")[1].splitlines():
+        for line in wait_for(f"{self.name} answers", text)[1].splitlines():
             if line and not line.startswith("#"):
                 name, value = line.rsplit(" ", 1)
                 values[name] = float(value)
@@ -201,7 +225,7 @@ class System:
     def wait_ready(self):
         for program in self.programs.values():
             if program.process.poll() is None:
-                wait_for(f"{program.name} is ready", program.ready, 60)
+                wait_for(f"{program.name} is ready", program.ready)
 
     def show_logs(self, lines=15):
         for program in self.programs.values():
@@ -219,7 +243,7 @@ class System:
                 program.signal(signal.SIGTERM)
         for program in self.programs.values():
             try:
-                program.process.wait(20)
+                program.process.wait(40)
             except subprocess.TimeoutExpired:
                 program.kill()
         for each in self.proxies.values():

@@ -56,9 +56,14 @@ def _consumer(brokers, isolation):
 
 
 def _partitions(consumer, topic):
-    metadata = consumer.list_topics(topic, timeout=10).topics[topic]
-    assert metadata.error is None, metadata.error
-    return sorted(metadata.partitions)
+    """A topic that was made just now may be news to the broker that is asked."""
+    deadline = time.monotonic() + 30
+    while True:
+        metadata = consumer.list_topics(topic, timeout=30).topics[topic]
+        if metadata.error is None:
+            return sorted(metadata.partitions)
+        assert time.monotonic() < deadline, f"{topic}: {metadata.error}"
+        time.sleep(0.1)
 
 
 def read_topic(brokers, topic, isolation="read_committed", raw=False):
@@ -69,7 +74,7 @@ def read_topic(brokers, topic, isolation="read_committed", raw=False):
         consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in waiting])
         messages = []
         while waiting:
-            message = consumer.poll(30)
+            message = consumer.poll(60)
             assert message is not None, f"{topic}: no answer from the broker"
             if message.error():
                 assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
@@ -85,7 +90,7 @@ def count_topic(brokers, topic):
     """Offsets of a topic, transaction markers included: a cheap measure of progress."""
     consumer = _consumer(brokers, "read_committed")
     try:
-        ends = [consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10)
+        ends = [consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=30)
                 for p in _partitions(consumer, topic)]
         return sum(high - low for low, high in ends)
     finally:
@@ -93,26 +98,29 @@ def count_topic(brokers, topic):
 
 
 def produce(brokers, topic, messages, transactional_id=None, abort=False, **settings):
-    """messages: (key, value) or (key, value, partition). All delivered when it returns."""
+    """messages: (key, value) or (key, value, partition). All delivered when it returns, and what is
+    committed can be read."""
     failures = []
     config = {"bootstrap.servers": brokers, "message.max.bytes": 18874368} | settings
     if transactional_id:
         config["transactional.id"] = transactional_id
     producer = Producer(config)
     if transactional_id:
-        producer.init_transactions(30)
+        producer.init_transactions(60)
         producer.begin_transaction()
     for key, value, *partition in messages:
         producer.produce(topic, value, key, *partition,
                          on_delivery=lambda e, _: failures.append(e) if e else None)
         producer.poll(0)
     if transactional_id and abort:
-        producer.flush(30)
-        producer.abort_transaction(30)
+        producer.flush(60)
+        producer.abort_transaction(60)
     elif transactional_id:
-        producer.commit_transaction(30)
-    assert producer.flush(30) == 0
+        producer.commit_transaction(60)
+    assert producer.flush(60) == 0
     assert abort or not failures, failures
+    if transactional_id:  # markers come behind the answer; who initialises next waits for them
+        Producer(config).init_transactions(60)
 
 
 def streams(chunks):
@@ -139,7 +147,7 @@ class Watcher:
     """Follows a topic from its beginning, so that a test can act at a certain record."""
 
     def __init__(self, brokers, topic):
-        self.consumer = _consumer(brokers, "read_committed")
+        self.consumer, self.topic = _consumer(brokers, "read_committed"), topic
         self.consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING)
                               for p in _partitions(self.consumer, topic)])
         self.ids = set()
@@ -161,7 +169,8 @@ class Watcher:
         deadline = time.monotonic() + timeout_s
         while len(self.ids) < count:
             self._poll(0.5)
-            assert time.monotonic() < deadline, f"{len(self.ids)} of {count} after {timeout_s} s"
+            assert time.monotonic() < deadline, \
+                f"{self.topic}: {len(self.ids)} of {count} keys after {timeout_s} s"
 
     def close(self):
         self.consumer.close()

@@ -14,6 +14,7 @@ import time
 import pytest
 
 from faults import check, leads, second_scheduler, submit, system  # noqa: F401, a fixture
+from harness import wait_for
 
 STRIKES = 8  # a minute or two; what is left then is done in peace
 ROUNDS = int(os.environ.get("PELTON_CHAOS_ROUNDS", 1))
@@ -53,7 +54,8 @@ def test_zombie_scheduler(system):
     system.watcher.wait(900)
     system["scheduler"].signal(signal.SIGCONT)
     check(system)
-    assert leads(system["scheduler-standby"]) and not leads(system["scheduler"])
+    assert leads(system["scheduler-standby"])
+    wait_for("the old one stands by", lambda: not leads(system["scheduler"]))
 
 
 def test_zombie_worker(system):

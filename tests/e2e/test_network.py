@@ -35,7 +35,8 @@ def test_commit_withheld_and_late(system):
     system.watcher.wait(400)
     network.heal()
     results = check(system, COUNT)
-    assert leads(standby) and not leads(system["scheduler"])
+    assert leads(standby)
+    wait_for("the old one stands by", lambda: not leads(system["scheduler"]))
     assert all(r["attempt"] == 1 for r in results), "a takeover stops nobody's work"
 
 
@@ -111,7 +112,8 @@ def test_worker_heard_one_way(system):
         wait_for("it has a lease", lambda: leases("worker-0") == 1)
         network.fault(mode, only=proxy.PRODUCE)
         wait_for("its lease runs out", lambda: leases("worker-0") == 0)
-        time.sleep(4)  # and that of the scheduler, later
+        wait_for("it is given up", lambda: system["scheduler"].metric(
+            'pelton_worker_alive{slot="0"}') == 0)
         network.heal()
     results = check(system, COUNT)
     assert any(r["attempt"] > 1 for r in results)
@@ -132,7 +134,7 @@ def test_ledger_commit_without_answer(system):
     wait_for("it begins again", lambda: logged(system["ledger"], "reconnecting") >= 2)
     database.fault(proxy.STALL)
     time.sleep(1)
-    assert system["ledger"].terminate(20) == 0, "a silent database does not keep it from stopping"
+    assert system["ledger"].terminate() == 0, "a silent database does not keep it from stopping"
     database.heal()
     system["ledger"].start()
     wait_for("it books again", lambda: system["ledger"].ready())
@@ -161,7 +163,7 @@ def test_submit_cut_and_repeated(system):
     command.wait()
     network.heal()
     network.trap(proxy.CUT, request=proxy.PRODUCE, skip=2)
-    assert subprocess.run(argv, timeout=60).returncode == 0
+    assert subprocess.run(argv, timeout=180).returncode == 0
     network.wait_trapped(0)
     check(system, COUNT)
 

@@ -69,15 +69,15 @@ def create_topics(brokers, prefix, slots=2):
         for name, partitions, cleanup in TOPICS
     ]
     for done in admin.create_topics(wanted).values():
-        done.result(30)
+        done.result(60)
 
 
 def delete_topics(brokers, prefix):
     admin = AdminClient({"bootstrap.servers": brokers})
-    names = [name for name in admin.list_topics(timeout=10).topics if name.startswith(prefix)]
+    names = [name for name in admin.list_topics(timeout=30).topics if name.startswith(prefix)]
     for done in admin.delete_topics(names).values() if names else []:
         try:
-            done.result(30)
+            done.result(60)
         except KafkaException:
             pass  # somebody else was faster
 
@@ -97,7 +97,7 @@ def assigned(brokers, positions):
 
 
 def from_beginning(brokers, topic):
-    names = AdminClient({"bootstrap.servers": brokers}).list_topics(topic, timeout=10)
+    names = AdminClient({"bootstrap.servers": brokers}).list_topics(topic, timeout=30)
     return assigned(brokers, [(topic, p, -2) for p in names.topics[topic].partitions])
 
 
