@@ -32,7 +32,7 @@ class Leader:
         fields = {"epoch": self.epoch, "incarnation": self.incarnation} | fields
         self.producer.produce(self.prefix + "assignments",
                               self.wire.encode(name, **fields), partition=0)
-        assert self.producer.flush(10) == 0
+        assert self.producer.flush(60) == 0
 
     def renew(self, seq=None, batch_size=32):
         self.command("LeaseRenewal", heartbeat_seq=seq or self.heartbeats[-1]["seq"],
@@ -62,6 +62,14 @@ class Leader:
             if until():
                 return True
         return False
+
+    def wait(self, what, until, seconds=120):
+        """The same, but it has to come. The time is generous, as that of wait_for()."""
+        assert self.pump(seconds, until), f"waited {seconds} s for: {what}"
+
+    def listed(self, count):
+        """The newest heartbeat and the outcomes before it name so many requests."""
+        return len(self.heartbeats[-1]["running"]) + len(self.of("Done")) == count
 
     def take(self, message):
         name, record = self.wire.decode(message.value())
@@ -97,8 +105,12 @@ class Leader:
         return ids, text
 
     def streamed(self, done):
-        """Asserts that the chunks say what `done` says. They lie in another topic, so they may be
-        read after it."""
+        """Until the chunks say what `done` says. They lie in another topic, so they may be read
+        after it."""
         wanted = (done["ids"], done["text"])
-        self.pump(10, lambda: self.stream(done["request_id"], done["attempt"]) == wanted)
-        assert self.stream(done["request_id"], done["attempt"]) == wanted
+
+        def said():
+            return self.stream(done["request_id"], done["attempt"])
+
+        self.pump(60, lambda: said() == wanted)
+        assert said() == wanted

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real schedulers and fake workers on a real broker, under a prefix of their own."""
-import os
 import pathlib
 import re
 import secrets
@@ -12,23 +11,11 @@ import tempfile
 import time
 import urllib.request
 
-import pytest
-
+import records
 import wire as wires
+from harness import BUILD, wait_for
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUILD = pathlib.Path(os.environ.get("PELTON_BUILD", ROOT / "build"))
 HERE = pathlib.Path(__file__).resolve().parent
-
-
-def wait_until(what, seconds, condition):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        answer = condition()
-        if answer:
-            return answer
-        time.sleep(0.05)
-    pytest.fail(f"{what}: not within {seconds} s")
 
 
 class Process:
@@ -47,7 +34,7 @@ class Process:
         self.send(signal.SIGKILL)
         self.process.wait()
 
-    def stop(self, seconds=15):
+    def stop(self, seconds=60):
         self.send(signal.SIGTERM)
         return self.process.wait(seconds)
 
@@ -64,7 +51,7 @@ class Scheduler(Process):
 
     def get(self, path):
         """Status and body of its HTTP server."""
-        port = wait_until(f"{self.name} serves", 10, self.port)
+        port = wait_for(f"{self.name} serves", self.port)
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
                 return answer.status, answer.read().decode()
@@ -78,7 +65,9 @@ class Scheduler(Process):
         return body.strip() if status == 200 else None
 
     def metric(self, name):
-        for line in self.get("/metrics")[1].splitlines():
+        """None while it has no such metric."""
+        text = wait_for(f"{self.name} answers", lambda: self.get("/metrics")[1])
+        for line in text.splitlines():
             if line.startswith(name + " "):
                 return float(line.split()[-1])
         return None
@@ -92,13 +81,16 @@ class Stack:
         self.brokers, self.prefix, self.slots = brokers, f"t{secrets.token_hex(4)}.", slots
         self.wire = wires.Wire()
         self.logs = tempfile.mkdtemp(prefix="pelton-scheduler-")
-        self.processes, self.wanted = [], {}
+        self.processes, self.wanted, self.answered = [], {}, None
         self.producer = wires.producer(brokers)
 
     def create(self):
         wires.create_topics(self.brokers, self.prefix, self.slots)
+        self.answered = records.Watcher(self.brokers, self.prefix + "results")
 
     def close(self, failed):
+        if self.answered:
+            self.answered.close()
         for process in self.processes:
             process.end()
         wires.delete_topics(self.brokers, self.prefix)
@@ -130,37 +122,39 @@ class Stack:
             self.producer.produce(self.prefix + topic, value, rid)
             self.producer.poll(0)
             self.wanted[rid] = index
-        assert self.producer.flush(30) == 0
+        assert self.producer.flush(60) == 0
 
-    def messages(self, topic, count, seconds):
-        """All messages of a topic, from the beginning; after count more are waited for only
-        briefly, to see what came twice."""
+    def messages(self, topic, count, kind=None):
+        """Messages of a topic, from the beginning, and of one kind where it has several. `count` of
+        them have to come; more are waited for only briefly, to see what came twice."""
         consumer = wires.from_beginning(self.brokers, self.prefix + topic)
-        messages, deadline, late = [], time.monotonic() + seconds, None
+        mark = kind and self.wire.by_name[kind][0]
+        messages, deadline, late = [], time.monotonic() + 180, None
         while time.monotonic() < (late or deadline):
             for message in consumer.consume(1000, 0.1):
                 assert not message.error(), message.error()
-                messages.append(message)
+                if mark is None or message.value()[2:10] == mark:
+                    messages.append(message)
             if len(messages) >= count and late is None:
                 late = time.monotonic() + 1.0
         consumer.close()
+        assert len(messages) >= count, f"{topic}: {len(messages)} of {count} within 180 s"
         return messages
 
-    def read(self, topic, count, seconds):
-        """The same, decoded."""
-        found = self.messages(topic, count, seconds)
-        return found if topic == "dead-letters" else [self.wire.decode(m.value()) for m in found]
+    def read(self, topic, count, kind=None):
+        """Their records."""
+        return [self.wire.decode(m.value())[1] for m in self.messages(topic, count, kind)]
 
-    def timed(self, topic, count, seconds):
-        """(milliseconds, name, record) of a topic's messages, in the order in which they were
-        written, whatever their partition."""
-        return sorted(((m.timestamp()[1], *self.wire.decode(m.value()))
-                       for m in self.messages(topic, count, seconds)), key=lambda m: m[0])
+    def timed(self, topic, count, kind=None):
+        """(milliseconds, record) of them, in the order in which they were written, whatever their
+        partition."""
+        return sorted(((m.timestamp()[1], self.wire.decode(m.value())[1])
+                       for m in self.messages(topic, count, kind)), key=lambda m: m[0])
 
-    def check(self, seconds=60, statuses=None):
+    def check(self, statuses=None):
         """Every request has one result, the right one, and one usage row that agrees with it."""
-        results = [r for _, r in self.read("results", len(self.wanted), seconds)]
-        usage = [u for n, u in self.read("usage", len(self.wanted), 20) if n == "Usage"]
+        results = self.read("results", len(self.wanted))
+        usage = self.read("usage", len(self.wanted), "Usage")
         ids = [r["request_id"] for r in results]
         assert len(ids) == len(set(ids)), "a request has two results"
         missing = set(self.wanted) - set(ids)

@@ -7,7 +7,9 @@ import time
 
 import pytest
 
-from stack import BUILD, ROOT, Process
+import records
+from harness import BUILD, ROOT, wait_for, wait_streamed
+from stack import Process
 
 
 def start(stack, slot, number, *options):
@@ -20,33 +22,10 @@ def start(stack, slot, number, *options):
     return worker
 
 
-def join(chunks):
-    """One request's stream as a reader joins it: newer attempts replace, overlaps are cut."""
-    attempt, ids, text = 0, [], b""
-    for chunk in chunks:
-        if chunk["attempt"] < attempt or chunk["first_index"] > len(ids):
-            continue
-        attempt = chunk["attempt"]
-        known = len(ids) - chunk["first_index"]
-        if known >= len(chunk["ids"]):
-            continue
-        ends = [0] + chunk["text_ends"]
-        ids += chunk["ids"][known:]
-        text += chunk["text"].encode()[ends[known]:]
-    return ids, text.decode()
-
-
-def streams(stack):
-    found = {}
-    for _, chunk in stack.read("tokens", 10 ** 9, 3):
-        found.setdefault(chunk["request_id"], []).append(chunk)
-    return {request_id: join(chunks) for request_id, chunks in found.items()}
-
-
-def results(stack, seconds):
-    found = [r for _, r in stack.read("results", len(stack.wanted), seconds)]
+def results(stack):
+    found = stack.read("results", len(stack.wanted))
     assert sorted(r["request_id"] for r in found) == sorted(stack.wanted)
-    usage = [u for name, u in stack.read("usage", len(stack.wanted), 20) if name == "Usage"]
+    usage = stack.read("usage", len(stack.wanted), "Usage")
     charged = {u["request_id"]: u["usage"] for u in usage}
     assert len(usage) == len(charged) == len(found)
     for result in found:
@@ -57,26 +36,26 @@ def results(stack, seconds):
 @pytest.mark.parametrize("kills", [0, 4])
 def test_streams_equal_results(stack, kills):
     stack.create()
-    stack.scheduler("scheduler")
+    # A request may be running at every one of the deaths: it must not be given up for that.
+    stack.scheduler("scheduler", "--crashes-max", "100")
     workers = [start(stack, slot, 0) for slot in (0, 1)]
     # No temperature: they are sampled, with seeds made from their ids.
     stack.submit("b1", 300, max_tokens=120, service_class="INTERACTIVE",
                  prompt="Translate to SQL: show price and year from cars ordered by model limit 9")
-    random.seed(1)
+    pauses = random.Random(1)
     for number in range(kills):
-        time.sleep(1.0 + random.random())
+        time.sleep(1.0 + pauses.random())
         slot = number % 2
         workers[slot].kill()
         workers[slot] = start(stack, slot, number + 1)
-    found = results(stack, 120)
+    found = results(stack)
     assert all(r["status"] == "COMPLETED" for r in found)
-    joined = streams(stack)
+    wait_streamed(stack.brokers, stack.prefix + "tokens", found)
     for result in found:
-        assert joined[result["request_id"]] == (result["ids"], result["text"])
         assert len(result["ids"]) == result["usage"]["output_tokens"] > 0
     assert len({result["text"] for result in found}) > 1  # seeds differ
     for worker in workers:
-        assert worker.stop(30) == 0
+        assert worker.stop() == 0
 
 
 def test_a_worker_that_wakes_up_too_late_does_no_harm(stack):
@@ -84,36 +63,39 @@ def test_a_worker_that_wakes_up_too_late_does_no_harm(stack):
     stack.scheduler("scheduler")
     workers = [start(stack, slot, 0) for slot in (0, 1)]
     stack.submit("b1", 300, max_tokens=120, service_class="INTERACTIVE")
-    assert len(stack.read("results", 1, 30)) > 0
+    stack.answered.wait(1)
     workers[0].send(signal.SIGSTOP)
     time.sleep(9)  # its lease and the scheduler's patience are over; the other has its requests
     workers[0].send(signal.SIGCONT)
-    found = results(stack, 120)
-    joined = streams(stack)
-    for result in found:
-        assert joined[result["request_id"]] == (result["ids"], result["text"])
-    assert [worker.stop(30) for worker in workers] == [0, 0]
+    found = results(stack)
+    wait_streamed(stack.brokers, stack.prefix + "tokens", found)
+    assert [worker.stop() for worker in workers] == [0, 0]
 
 
 def test_a_drained_worker_hands_over(stack):
     stack.create()
     stack.scheduler("scheduler")
     first = start(stack, 0, 0, "--drain-timeout", "0")
-    stack.submit("b1", 300, max_tokens=120)
-    assert len(stack.read("results", 1, 30)) > 0
-    assert first.stop(20) == 0
-    done = len(stack.read("results", 300, 3))
-    assert done < 300
+    stack.submit("b1", 300, max_tokens=120, ignore_eos=True)
+    stack.answered.wait(1)
+    assert first.stop() == 0
+    assert len(records.read_topic(stack.brokers, stack.prefix + "results")) < 300
     start(stack, 1, 0)
-    assert all(r["status"] == "COMPLETED" for r in results(stack, 60))
+    assert all(r["status"] == "COMPLETED" for r in results(stack))
 
 
 def finished(stack, count):
     """Results in the order in which they were written."""
-    found = [r for _, _, r in stack.timed("results", count, 120)]
+    found = [r for _, r in stack.timed("results", count)]
     assert sorted(r["request_id"] for r in found) == sorted(stack.wanted)
     assert all(r["status"] == "COMPLETED" for r in found)
     return found
+
+
+def wait_until_waiting(scheduler, count):
+    """All are there before the first is given to a worker: the order is the scheduler's alone."""
+    wait_for(f"{count} requests wait", lambda: scheduler.metric(
+        'pelton_waiting_requests{class="bulk"}') == count)
 
 
 def behind(found, one, other):
@@ -128,30 +110,33 @@ def test_interactive_overtakes_bulk_within_one_tick(stack):
     stack.create()
     stack.scheduler("scheduler", "--base-batch-size", "4", "--max-batch-size", "4")
     start(stack, 0, 0)
-    # An idle machine answers 60 a second, and has done so for two when the first are read here.
     stack.submit("bulk", 600, max_tokens=100, ignore_eos=True)
-    assert len(stack.messages("results", 4, 30)) >= 4
+    stack.answered.wait(4)
     stack.submit("now", 5, first=1000, max_tokens=4, service_class="INTERACTIVE")
     found = finished(stack, 605)
     after = behind(found, lambda r: r["service_class"] == "INTERACTIVE",
                    lambda r: r["service_class"] == "BULK")[1]
     assert after > 100, f"{after} of 600 bulk results after the last interactive one"
 
-    asked = {r["request_id"]: at for at, _, r in stack.timed("requests.interactive", 5, 10)}
-    given = {r["request"]["request_id"]: at for at, name, r in stack.timed("assignments", 605, 10)
-             if name == "Assignment"}
+    asked = {r["request_id"]: at for at, r in stack.timed("requests.interactive", 5)}
+    given = {r["request"]["request_id"]: at
+             for at, r in stack.timed("assignments", 605, "Assignment")}
     waits = [given[request_id] - at for request_id, at in asked.items()]
     assert len(waits) == 5
-    # A tick of 250 ms at most and its commit, on a busy machine; the bulk takes many times as long.
-    assert max(waits) < 2000, f"{waits} ms from request to assignment"
+    # A tick of 250 ms at most and its commit. Where the machine is so busy that they take longer,
+    # so does the bulk, whose end they would otherwise wait for.
+    answered = [at for at, _ in stack.timed("results", 605)]
+    limit = max(2000, (answered[-1] - answered[0]) / 4)
+    assert max(waits) < limit, f"{waits} ms from request to assignment, the limit is {limit:.0f}"
 
 
 def test_tenants_take_turns(stack):
     """A tenant that comes behind another one's flood gets its share at once."""
     stack.create()
-    stack.scheduler("scheduler", "--base-batch-size", "4", "--max-batch-size", "4")
+    scheduler = stack.scheduler("scheduler", "--base-batch-size", "4", "--max-batch-size", "4")
     stack.submit("flood", 200, tenant="greedy", max_tokens=20, ignore_eos=True)
     stack.submit("few", 20, first=1000, tenant="modest", max_tokens=20, ignore_eos=True)
+    wait_until_waiting(scheduler, 220)
     start(stack, 0, 0)
     before = behind(finished(stack, 220), lambda r: r["tenant"] == "modest",
                     lambda r: r["tenant"] == "greedy")[0]
@@ -166,13 +151,13 @@ def test_long_requests_leave_short_ones_their_places(stack):
                     "--long-request-tokens", "200", "--long-share", "25%")
     stack.submit("long", 200, max_tokens=300, ignore_eos=True)
     start(stack, 0, 0)
-    assert len(stack.messages("results", 4, 30)) >= 4
+    stack.answered.wait(4)
     stack.submit("short", 60, first=1000, max_tokens=10, ignore_eos=True)
     found = [(at, stack.wanted[r["request_id"]] >= 1000)
-             for at, _, r in stack.timed("results", 260, 120)]
+             for at, r in stack.timed("results", 260)]
     given = [(at, stack.wanted[a["request"]["request_id"]] >= 1000)
-             for at, name, a in stack.timed("assignments", 260, 10) if name == "Assignment"]
-    asked = min(at for at, _, r in stack.timed("requests.bulk", 260, 10)
+             for at, a in stack.timed("assignments", 260, "Assignment")]
+    asked = min(at for at, r in stack.timed("requests.bulk", 260)
                 if stack.wanted[r["request_id"]] >= 1000)
     assert len(found) == len(given) == 260
 
@@ -190,19 +175,22 @@ def test_long_requests_leave_short_ones_their_places(stack):
 def test_deadlines_are_kept(stack):
     """What is not begun at its deadline is told so, once; what runs is ended; neighbours go on."""
     stack.create()
-    stack.scheduler("scheduler", "--base-batch-size", "4", "--max-batch-size", "4")
+    scheduler = stack.scheduler("scheduler", "--base-batch-size", "4", "--max-batch-size", "4")
     start(stack, 0, 0)
+    wait_for("the worker is known",
+             lambda: scheduler.metric('pelton_worker_alive{slot="0"}') == 1)
+    # More than can be answered by then.
     stack.submit("open", 60, max_tokens=100, ignore_eos=True)
     soon = int(time.time() * 1000) + 1500
-    stack.submit("soon", 60, first=1000, max_tokens=100, ignore_eos=True, deadline_ms=soon)
-    found = stack.timed("results", 120, 120)
-    assert sorted(r["request_id"] for _, _, r in found) == sorted(stack.wanted)
+    stack.submit("soon", 800, first=1000, max_tokens=100, ignore_eos=True, deadline_ms=soon)
+    found = stack.timed("results", 860)
+    assert sorted(r["request_id"] for _, r in found) == sorted(stack.wanted)
     statuses = {True: [], False: []}
-    for at, _, result in found:
+    for at, result in found:
         timed = stack.wanted[result["request_id"]] >= 1000
         statuses[timed].append(result["status"])
         if result["status"] == "EXPIRED":
             assert at >= soon
-            assert at < soon + 2000, f"expired {at - soon} ms after its deadline"
+            assert at < soon + 5000, f"expired {at - soon} ms after its deadline"
     assert set(statuses[False]) == {"COMPLETED"}
     assert "EXPIRED" in statuses[True] and set(statuses[True]) <= {"COMPLETED", "EXPIRED"}
