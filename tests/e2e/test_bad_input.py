@@ -62,7 +62,7 @@ REJECTED_BY_THE_WORKER = {
 def outcome(system):
     """The batch's submit process, output lines and error lines."""
     # An unknown model is one that no worker has brought within model_wait.
-    system.start(worker_args=("--numerics", "f32"), scheduler_args=("--model-wait", "2s"))
+    system.start(worker_args=("--numerics", "f32"), scheduler_args=("--model-wait", "5s"))
     lines = [line("good-0")]
     for n, (text, _) in enumerate([*REJECTED_AT_ONCE.values(), *REJECTED_BY_THE_WORKER.values()]):
         lines += [text, line(f"good-{n + 1}")]
@@ -72,7 +72,7 @@ def outcome(system):
             out.write((text if isinstance(text, str) else json.dumps(text)) + "\n")
     submitted = system.pelton("submit", path, "--batch", "bad", "-e", system.dir / "lines.jsonl",
                               "--wait")
-    outputs, errors = system.collect("bad", timeout_s=120)
+    outputs, errors = system.collect("bad")
     rejected = [json.loads(text) for text in (system.dir / "lines.jsonl").read_text().splitlines()]
     return submitted, lines, outputs, rejected, errors
 

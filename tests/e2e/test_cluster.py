@@ -41,7 +41,7 @@ def admin(services):
 
 def replicas(admin, prefix=""):
     """{(topic, partition): (replicas, those in sync)}"""
-    topics = admin.list_topics(timeout=10).topics
+    topics = admin.list_topics(timeout=60).topics
     return {(name, number): (len(partition.replicas), len(partition.isrs))
             for name, topic in topics.items() if name.startswith(prefix)
             for number, partition in topic.partitions.items()}
@@ -49,17 +49,29 @@ def replicas(admin, prefix=""):
 
 def wait_whole(admin):
     wait_for("all replicas are in sync",
-             lambda: set(replicas(admin).values()) == {(NODES, NODES)}, 60, 0.3)
+             lambda: set(replicas(admin).values()) == {(NODES, NODES)}, 180, 0.3)
 
 
-def in_portions(system):
-    """Sends a portion each time, and returns its end once its first part has been answered."""
-    first = 0
-    while True:
-        submit(system, PORTION, first)
-        system.watcher.wait(first + PORTION // 5)
-        first += PORTION
-        yield first
+class Portions:
+    def __init__(self, system):
+        self.system, self.end = system, 0
+
+    def send(self, count):
+        """Sends so many more, and returns the end of all once the first of them are answered."""
+        submit(self.system, count, self.end)
+        self.system.watcher.wait(self.end + PORTION // 5)
+        self.end += count
+        return self.end
+
+
+def wait_still(watcher, seconds):
+    """Until nothing has come for so long; what was on its way comes first."""
+    def still():
+        before = len(watcher.ids)
+        time.sleep(seconds)
+        return not watcher.reached(before + 1)
+
+    wait_for(f"no result for {seconds} s", still)
 
 
 def test_topics_are_replicated(system, admin):
@@ -69,30 +81,27 @@ def test_topics_are_replicated(system, admin):
     assert len(names) == 11
     resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
     for answer in admin.describe_configs(resources).values():
-        assert answer.result(10)["min.insync.replicas"].value == "2"
+        assert answer.result(60)["min.insync.replicas"].value == "2"
 
 
 def test_brokers_die(system, services, admin):
     system.start(worker_args=WORKER)
-    portions = in_portions(system)
+    portions = Portions(system)
     for node in (1, 2, 3):
         wait_whole(admin)
-        end = next(portions)
+        end = portions.send(PORTION)
         services.run("kill", f"kafka-{node}")
-        system.watcher.wait(end, 60)
+        system.watcher.wait(end)
         services.run("start", f"kafka-{node}")
 
     wait_whole(admin)
-    end = next(portions)
+    end = portions.send(8 * PORTION)  # not over before both are dead
     services.run("kill", "kafka-1")
     services.run("kill", "kafka-2")
-    time.sleep(2)  # what was on its way
-    assert not system.watcher.reached(end)
-    before = len(system.watcher.ids)
-    time.sleep(4)
-    assert not system.watcher.reached(before + 1), "one replica is not enough"
+    wait_still(system.watcher, 4)
+    assert not system.watcher.reached(end), "one replica is not enough"
     services.run("start", "kafka-2")
-    system.watcher.wait(end, 60)
+    system.watcher.wait(end)
     services.run("start", "kafka-1")
     check(system, end)
     assert all(p.process.poll() is None for p in system.programs.values()), "nobody gave up"

@@ -154,4 +154,4 @@ def test_the_query_on_what_is_exported(system, trigger):
     assert answers == [1]
     for program in system.programs.values():
         program.signal(15)
-        program.process.wait(20)
+        program.process.wait(60)

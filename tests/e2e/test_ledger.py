@@ -43,7 +43,7 @@ def system(services):
     admin = AdminClient({"bootstrap.servers": services.brokers})
     topic = NewTopic(system.prefix + "usage", PARTITIONS, 1)
     for future in admin.create_topics([topic]).values():
-        future.result(30)
+        future.result(60)
     try:
         yield system
     finally:
@@ -86,8 +86,8 @@ def test_books_what_is_committed(system):
          100, 200, 3, 400, "f32", 0, "cpu-2", r["admitted_ms"], r["finished_ms"]) for r in rows)
     # The markers of both transactions are no lag, and the stored offsets stand behind them.
     wait_for("lag 0", lambda: lag(ledger) == 0)
-    ends = system.sql("SELECT sum(next_offset) FROM kafka_offset")[0][0]
-    assert ends == system.count("usage") > 600
+    assert system.sql("SELECT sum(next_offset) FROM kafka_offset")[0][0] == \
+        system.count("usage") > 600
     assert ledger.metric('pelton_ledger_rows_total{table="usage"}') == 500
     assert ledger.get("/healthz")[0] == 200
 
@@ -161,7 +161,7 @@ def test_one_record_never_stops_the_others(system):
     produce(system, [encoded(usage(c)) for c in ("a", "large", "b", "odd", "c")]
             + [encoded(usage("long", batch_id=os.urandom(4500).hex())), encoded(usage("d"))])
     ledger = start(system)
-    wait_for("lag 0", lambda: lag(ledger) == 0, 60)
+    wait_for("lag 0", lambda: lag(ledger) == 0)
     wait_for("ready", lambda: ledger.get("/readyz")[0] == 200)
     assert booked_ids(system) == ["a", "b", "c", "d"]
     reasons = sorted(row[0] for row in system.sql("SELECT reason FROM ledger_error"))
@@ -176,9 +176,12 @@ def test_a_database_that_takes_nothing_blames_no_record(system):
         produce(system, [encoded(usage(c)) for c in ("refused", "a")])
         wait_for("a reason", lambda: "not refused" in ledger.get("/readyz")[1])
         retries = ledger.metric("pelton_ledger_retries_total")
-        while ledger.metric("pelton_ledger_retries_total") < retries + 4:
+
+        def four_more():
             assert ledger.get("/readyz")[0] == 503, "connecting alone is not ready"
-            time.sleep(0.02)
+            return ledger.metric("pelton_ledger_retries_total") >= retries + 4
+
+        wait_for("four more tries", four_more, interval_s=0.02)
         connection.execute("DROP TRIGGER refused ON usage")
     wait_for("both rows", lambda: system.booked() == 2)
     wait_for("ready again", lambda: ledger.get("/readyz")[0] == 200)
@@ -221,15 +224,15 @@ def test_a_second_ledger_stands_by(system):
     first = start(system)
     second = system.program("ledger-2", "--client-id", "second")
     wait_for("standby", lambda: "event=standby" in second.log.read_text())
-    assert second.get("/readyz")[0] == 503
+    assert wait_for("it answers", lambda: second.get("/readyz"))[0] == 503
     once = system.program("ledger-3", "--once")
-    assert once.process.wait(30) == os.EX_TEMPFAIL and "another ledger books" in once.tail()
+    assert once.process.wait(60) == os.EX_TEMPFAIL and "another ledger books" in once.tail()
     produce(system, [encoded(usage("before"))])
     wait_for("one row", lambda: system.booked() == 1)
     first.kill()
     produce(system, [encoded(usage("after"))])
     wait_for("two rows", lambda: system.booked() == 2)
-    assert second.ready()
+    wait_for("it is ready", second.ready)
     assert second.log.read_text().count("event=standby") == 1
 
 
@@ -265,7 +268,7 @@ def test_what_stays_wrong_ends_it(system):
                 [harness.BUILD / "pelton-ledger", "--metrics-port", "-1", "--brokers",
                  system.services.brokers, "--topic-prefix", system.prefix, "--database",
                  f"dbname={database}", "--database-role", role],
-                env=system.env, capture_output=True, text=True, timeout=30)
+                env=system.env, capture_output=True, text=True, timeout=120)
             assert result.returncode == os.EX_CONFIG and text in result.stderr, result.stderr
     finally:
         with harness.psycopg.connect(dbname="postgres", autocommit=True) as other:
@@ -276,10 +279,14 @@ def test_new_partitions_are_found(system):
     ledger = start(system)
     admin = AdminClient({"bootstrap.servers": system.services.brokers})
     for future in admin.create_partitions([NewPartitions(system.prefix + "usage", 5)]).values():
-        future.result(30)
+        future.result(60)
+    topic = system.prefix + "usage"
+    wait_for("5 partitions", lambda: len(
+        admin.list_topics(topic, timeout=30).topics[topic].partitions) == 5)
     produce(system, [(None, encoded(usage(f"c{n}"))[1], n) for n in range(5)])
     wait_for("five rows", lambda: system.booked() == 5)
-    assert ledger.metrics()['pelton_ledger_next_offset{partition="4"}'] == 1
+    wait_for("its offset shows", lambda: ledger.metrics().get(
+        'pelton_ledger_next_offset{partition="4"}') == 1)
 
 
 def test_offsets_out_of_range_stop_it_by_name(system):
@@ -291,8 +298,8 @@ def test_offsets_out_of_range_stop_it_by_name(system):
     admin = AdminClient({"bootstrap.servers": system.services.brokers})
     for future in admin.delete_records(
             [TopicPartition(system.prefix + "usage", 0, 15)]).values():
-        future.result(30)
-    assert ledger.start().process.wait(30) == os.EX_UNAVAILABLE
+        future.result(60)
+    assert ledger.start().process.wait(60) == os.EX_UNAVAILABLE
     assert f"offset 10 of {system.prefix}usage[0] is out of range 15 to 20" in ledger.tail()
     assert system.booked() == 10
 
@@ -302,7 +309,7 @@ def test_offsets_of_another_cluster_stop_it(system):
     assert ledger.terminate() == 0
     with system.connection() as connection:
         connection.execute("UPDATE kafka_offset SET cluster_id = 'elsewhere'")
-    assert ledger.start().process.wait(30) == os.EX_UNAVAILABLE
+    assert ledger.start().process.wait(60) == os.EX_UNAVAILABLE
     assert "belongs to Kafka cluster elsewhere" in ledger.tail()
 
 
@@ -321,7 +328,7 @@ def test_partition_of_a_month_that_nobody_made(system):
     ledger = start(system, "--premake-interval", "1s")
     wait_for("the row", lambda: system.booked() == 1)
     wait_for("its month", lambda: system.sql("SELECT default_rows FROM partition_health") == [(0,)])
-    assert ledger.metric("pelton_ledger_months_ahead") >= 3
+    wait_for("months ahead", lambda: ledger.metric("pelton_ledger_months_ahead") >= 3)
 
 
 def test_cost_report(system):
@@ -345,5 +352,5 @@ def test_configuration_errors_are_one_line(system):
     for args, text in ((("--batch-rows", "0"), "batch_rows"), (("--batch-rowz", "1"), "batch_rows"),
                        (("-X", "enable.auto.commit=true", "--once"), "enable.auto.commit")):
         result = subprocess.run([harness.BUILD / "pelton-ledger", "--metrics-port", "-1", *args],
-                                capture_output=True, text=True, timeout=30)
+                                capture_output=True, text=True, timeout=120)
         assert result.returncode not in (0, -6, -11) and text in result.stderr, result.stderr
