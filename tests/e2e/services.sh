@@ -49,15 +49,19 @@ listening() {
     done
 }
 
-steal() { # PORT: someone else listens on it
+steal() { # PORT: someone else listens on it, and then says so in a file
     python3 -c 'import socket, sys, time
 s = socket.socket()
 s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 s.bind(("127.0.0.1", int(sys.argv[1])))
 s.listen()
-time.sleep(120)' "$1" &
+open(sys.argv[2], "w").close()
+time.sleep(600)' "$1" "$dir/stolen" &
     thief=$!
-    sleep 0.5
+    until [ -e "$dir/stolen" ]; do
+        kill -0 "$thief" || fail "port $1 cannot be taken"
+        sleep 0.1
+    done
 }
 
 echo "- starts, and does nothing when started again"

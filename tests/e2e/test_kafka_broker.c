@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "common/kafka.h"
 #include "common/kafka_admin.h"
 
@@ -239,13 +240,25 @@ static void put(const char *value)
     assert_ok(kafka_produce_wait(transactional, &message, TIMEOUT_MS, &err));
 }
 
+/* A transaction's markers are written behind the answer to its end. */
+static void wait_end(int topic, int64_t wanted)
+{
+    int64_t until_us = clock_mono_us() + TIMEOUT_MS * (int64_t)1000, end = -1;
+
+    while (end != wanted && clock_mono_us() < until_us) {
+        clock_sleep_ms(20);
+        assert_ok(kafka_offsets(reader, topics[topic], 0, TIMEOUT_MS, NULL, &end, &err));
+    }
+    assert_int_equal(end, wanted);
+}
+
 /* A committed, an aborted and an open transaction: only the first is there, and the end is where
  * the open one starts. After its abort, markers are all that stands at the end, and the read still
  * ends. */
 static void test_transactions(void **state)
 {
     struct collected collected;
-    int64_t end = -1, next = -1, later = -1;
+    int64_t next = -1, later = -1;
 
     (void)state;
     create(2);
@@ -257,12 +270,12 @@ static void test_transactions(void **state)
     assert_ok(kafka_error(rd_kafka_begin_transaction(transactional), "begin", &err));
     put("open");
     assert_ok(kafka_flush(transactional, TIMEOUT_MS, &err));
-    assert_ok(kafka_offsets(reader, topics[2], 0, TIMEOUT_MS, NULL, &end, &err));
-    assert_int_equal(end, 3); /* two messages and a marker */
+    wait_end(2, 3); /* two messages and a marker */
     collected = read_all(2, RD_KAFKA_OFFSET_BEGINNING, &next);
     assert_int_equal(collected.count, 2);
     assert_int_equal(next, 3);
     assert_ok(kafka_error(rd_kafka_abort_transaction(transactional, TIMEOUT_MS), "abort", &err));
+    wait_end(2, 5);
     collected = read_all(2, RD_KAFKA_OFFSET_BEGINNING, &later);
     assert_int_equal(collected.count, 2);
     assert_int_equal(later, 5);

@@ -140,9 +140,12 @@ static void test_errors_are_whole(void **state)
     (void)state;
     write_file("errors.jsonl", "{\"error\":{}}\n");
     snprintf(command, sizeof command,
-             "cd %s && (yes nonsense | head -n 300000; sleep 2) | timeout -s KILL 1 %s submit - "
-             "--batch killed -e "
-             "errors.jsonl --brokers %s --topic-prefix %s 2>&1",
+             "cd %s || exit; "
+             "(yes nonsense | head -n 300000; until [ -e stop ]; do sleep 0.1; done) 2>/dev/null | "
+             "%s submit - --batch killed -e errors.jsonl --brokers %s --topic-prefix %s "
+             ">said 2>&1 & "
+             "for i in $(seq 600); do grep -q :1: said && break; sleep 0.1; done 2>/dev/null; "
+             "kill -9 $!; touch stop; wait; head -n 3 said",
              folder, PELTON_BINARY, brokers, prefix);
     shell(command);
     assert_says(":1: not JSON");
