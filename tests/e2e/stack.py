@@ -82,6 +82,7 @@ class Stack:
         self.wire = wires.Wire()
         self.logs = tempfile.mkdtemp(prefix="pelton-scheduler-")
         self.processes, self.wanted, self.answered = [], {}, None
+        self.asked_ms = {}  # request id: when; the scheduler trims the topics it came by
         self.producer = wires.producer(brokers)
 
     def create(self):
@@ -119,6 +120,7 @@ class Stack:
         for index in range(first, first + count):
             rid, value = wires.request(self.wire, batch, index, **how)
             topic = "requests." + how.get("service_class", "BULK").lower()
+            self.asked_ms.setdefault(rid, int(time.time() * 1000))
             self.producer.produce(self.prefix + topic, value, rid)
             self.producer.poll(0)
             self.wanted[rid] = index

@@ -4,6 +4,7 @@ cancellation, expiry, resubmission, metrics."""
 
 import json
 import re
+import signal
 import subprocess
 
 import pytest
@@ -82,8 +83,17 @@ def test_demo_on_the_topics_and_in_sql(running):
 
 
 def test_messages_carry_trace_and_event_headers(running):
-    for topic in ("requests.bulk", "results"):
-        headers = dict(running.read(topic, raw=True)[0].headers())
+    # A scheduler that runs would have the request deleted once it is answered.
+    running["scheduler"].signal(signal.SIGSTOP)
+    try:
+        assert running.submit([line("traced")], "traced").returncode == 0
+        messages = [running.read("requests.bulk", raw=True)[-1]]
+    finally:
+        running["scheduler"].signal(signal.SIGCONT)
+    assert len(running.collect("traced")[0]) == 1
+    messages.append(running.read("results", raw=True)[0])
+    for message in messages:
+        headers = dict(message.headers())
         assert re.fullmatch(rb"00-[0-9a-f]{32}-[0-9a-f]{16}-01", headers["traceparent"])
         assert headers["ce_specversion"] == b"1.0" and headers["ce_type"].startswith(b"pelton.")
 
