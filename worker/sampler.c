@@ -75,8 +75,7 @@ static void sift_down(struct sampler_candidate *heap, size_t n, size_t at)
 }
 
 /* The first of the largest numbers above -inf; -1: there is none. Most batch jobs ask for no more,
- * and 32 sequences with 2,048 logits each took a tenth of a small model's step when candidates were
- * collected for it. */
+ * and this thread is the only one that works meanwhile. */
 static int32_t greedy(const float *logits, size_t n_vocab)
 {
     float best = -INFINITY;
