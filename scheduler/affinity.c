@@ -11,8 +11,8 @@ static const double mean_smoothing = 1.0 / 256;
  * than thought, is known for it after some dozen answers. */
 static const double trust_smoothing = 1.0 / 32;
 /* A chain costs its bytes and, for its keys and their places in the table, about as much time as
- * 256 bytes for each: 5 ms of a tick, then it goes on by load alone. */
-enum { BUDGET_PER_TICK = 16 << 20, KEY_COST = 256 };
+ * 1,024 bytes for each: 5 ms of a tick, then it goes on by load alone. */
+enum { BUDGET_PER_TICK = 16 << 20, KEY_COST = 1024 };
 
 void affinity_begin_tick(struct scheduler *scheduler)
 {

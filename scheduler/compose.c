@@ -19,8 +19,9 @@
 
 /* A deadline this near goes before balance: a worker needs seconds for a request, not minutes. */
 enum { URGENT_MS = 60000 };
-/* Finding a profile takes the time of about so many of its cells. */
-enum { LOOKUP_CELLS = 64 };
+/* Finding a lane's head, its profile and what is cached of it takes the time of about so many
+ * cells, since each is somewhere else in memory. */
+enum { LOOKUP_CELLS = 256 };
 enum { KEYS_MAX = 4 };
 /* Prompts that are admitted together run in one step, where they outweigh a hundred decode rows:
  * the last few assigned (an eighth of them is forgotten with each) count twice beside all in

@@ -41,9 +41,10 @@ struct flow {
     struct group *group;
     struct flow *prev, *next; /* ring of its group */
     struct lane *lanes;       /* those with jobs, at least one */
-    size_t count;             /* jobs */
-    uint32_t arrivals;        /* order of the next job; wraps */
-    int64_t deficit;          /* tokens it may still take in this turn */
+    struct job *oldest;
+    size_t count;      /* jobs */
+    uint32_t arrivals; /* order of the next job; wraps */
+    int64_t deficit;   /* tokens it may still take in this turn */
 };
 
 struct group {
@@ -80,8 +81,6 @@ void queues_push(struct queues *queues, struct job *job, enum job_length length)
 void queues_remove(struct queues *queues, struct job *job);
 /* The lane of a job in a flow. */
 struct lane *queues_lane(const struct job *job);
-/* The flow's oldest job. */
-struct job *flow_oldest(const struct flow *flow);
 /* How many at most, of those that came before, a job would overtake. */
 uint32_t flow_overtakes(const struct job *oldest, const struct job *job);
 /* The job whose turn it is: the oldest of the flow whose turn it is. It stays queued. NULL: the

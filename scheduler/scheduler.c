@@ -213,7 +213,8 @@ void scheduler_gauges(const struct scheduler *scheduler, struct scheduler_gauges
             gauges->paused |= scheduler->partitions[kind][i].paused;
     }
     while (idmap_next(scheduler->queues.flows, &cursor, NULL, &value)) {
-        const struct job *job = flow_oldest(value->pointer);
+        const struct flow *flow = value->pointer;
+        const struct job *job = flow->oldest;
         struct scheduler_class_gauges *counts = &gauges->classes[job->service_class];
         int64_t wait_ms = scheduler->now_ms - job->admitted_ms;
         counts->oldest_wait_ms =

@@ -147,7 +147,7 @@ static uint32_t cancel(struct scheduler *scheduler, uint32_t limit)
 
 static struct job *group_any(const struct group *group)
 {
-    return group->current ? flow_oldest(group->current) : NULL;
+    return group->current ? group->current->oldest : NULL;
 }
 
 /* One that was done by a torn tick, and never given to a worker. */

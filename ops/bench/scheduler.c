@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench_scheduler [REQUESTS [WORKERS...]]: what waiting requests and many workers cost the core.
+ * bench_scheduler [--prompt BYTES] [REQUESTS [WORKERS...]]: what waiting requests and many workers
+ * cost the core.
  *
  * Lets REQUESTS (a million by default) wait, of 100 tenants and with deadlines, then lets WORKERS
  * (10, 1,000 and 10,000 by default) answer some of them, tick by tick: each worker's heartbeat once
  * a second, every assignment answered before the next tick. Batches are composed of
- * eight beginnings by profiles of 1,024 counts. Prints bytes per waiting request,
+ * eight beginnings by profiles of 1,024 counts; all begin with one system prompt of 512 bytes, or,
+ * with --prompt, each with one of its own of that size. Prints bytes per waiting request,
  * decisions (assignments) a second and the time of a tick, all in CPU time of this one thread, so
  * that a busy machine does not matter. Exits with 70 where memory is over the promise of
  * scheduler/scheduler.h, or the median tick of up to 1,000 workers over 20 ms.
@@ -23,13 +25,15 @@
 #include "schemas/codec.h"
 
 enum {
-    TICKS = 100,
+    TICKS = 100, /* fewer where the requests would not last */
+    ASSIGNED_PER_TICK = 1024,
     TICK_MS = 20,
     TICKS_A_SECOND = 1000 / TICK_MS,
     PAYLOAD_FIELDS_SIZE = 72,
     WAITING_SIZE_MAX = 200,
     TICK_US_MAX = 20000,
     SYSTEM_PROMPT_SIZE = 512,
+    PROMPT_SIZE_MAX = 1 << 20,
     WORKERS_PROMISED = 1000,
     WORKERS_MAX = 100000,
     EXPERTS = 64,
@@ -41,6 +45,8 @@ struct bench {
     struct actions actions;
     int64_t now_ms;
     uint32_t workers;
+    uint32_t prompt_size;   /* 0: one for all */
+    char *text;             /* of a body */
     int64_t *events_offset; /* (workers) */
     size_t finished;
 };
@@ -56,7 +62,7 @@ static double cpu_us(void)
 /* Eight beginnings, so that batches are composed of them, behind a system prompt that workers have
  * cached. */
 static const char body[] =
-    "{\"model\":\"m\",\"messages\":[{\"role\":\"system\",\"content\":\"%0*d\"},"
+    "{\"model\":\"m\",\"messages\":[{\"role\":\"system\",\"content\":\"%-*u\"},"
     "{\"role\":\"user\",\"content\":\"%c 12 + 30\"}],\"max_tokens\":16}";
 
 static void step(struct bench *bench, struct event event)
@@ -66,20 +72,22 @@ static void step(struct bench *bench, struct event event)
 
 static void send_request(struct bench *bench, uint32_t number)
 {
-    char tenant[16], custom_id[16], text[sizeof body + SYSTEM_PROMPT_SIZE];
+    const uint32_t size = bench->prompt_size ? bench->prompt_size : SYSTEM_PROMPT_SIZE;
+    char tenant[16], custom_id[16];
     struct record record = {.type = RECORD_REQUEST};
     struct request *request = &record.u.request;
 
     snprintf(tenant, sizeof tenant, "tenant-%u", number % 100);
     snprintf(custom_id, sizeof custom_id, "line-%07u", number);
-    snprintf(text, sizeof text, body, SYSTEM_PROMPT_SIZE, 1, 'a' + (int)(number / 100 % 8));
+    snprintf(bench->text, sizeof body + size, body, (int)size, bench->prompt_size ? number : 1,
+             'a' + (int)(number / 100 % 8));
     *request = (struct request){
         .tenant = str_from(tenant),
         .batch_id = str_from("batch"),
         .custom_id = str_from(custom_id),
         .service_class = CLASS_BULK,
         .model = str_from("m"),
-        .body = str_from(text),
+        .body = str_from(bench->text),
         .deadline_ms = bench->now_ms + 86400000 + number * 7919 % 100000,
     };
     memcpy(request->request_id.bytes, &number, sizeof number);
@@ -173,11 +181,13 @@ static int ascending(const void *a, const void *b)
 }
 
 /* Returns the median tick in microseconds. */
-static double run_ticks(struct bench *bench)
+static double run_ticks(struct bench *bench, uint32_t requests)
 {
     double ticks_us[TICKS], start_us = cpu_us();
+    int ticks = requests / ASSIGNED_PER_TICK < TICKS ? (int)(requests / ASSIGNED_PER_TICK) : TICKS;
 
-    for (int i = 0; i < TICKS; i++) {
+    ticks = ticks > 0 ? ticks : 1;
+    for (int i = 0; i < ticks; i++) {
         bench->now_ms += TICK_MS;
         for (uint32_t slot = 0; slot < bench->workers; slot++)
             if (slot % TICKS_A_SECOND == (uint32_t)i % TICKS_A_SECOND)
@@ -188,16 +198,16 @@ static double run_ticks(struct bench *bench)
         answer(bench);
     }
     double all_us = cpu_us() - start_us;
-    qsort(ticks_us, TICKS, sizeof *ticks_us, ascending);
+    qsort(ticks_us, (size_t)ticks, sizeof *ticks_us, ascending);
     printf("workers=%u tick_us_median=%.0f tick_us_worst=%.0f decisions=%zu "
            "decisions_per_second=%.0f\n",
-           bench->workers, ticks_us[TICKS / 2], ticks_us[TICKS - 1], bench->finished,
+           bench->workers, ticks_us[ticks / 2], ticks_us[ticks - 1], bench->finished,
            (double)bench->finished * 1e6 / all_us);
-    return ticks_us[TICKS / 2];
+    return ticks_us[ticks / 2];
 }
 
 /* False: a promise is broken. */
-static bool run(uint32_t requests, uint32_t workers)
+static bool run(uint32_t requests, uint32_t workers, uint32_t prompt_size)
 {
     const struct scheduler_config config = {
         .slots = workers,
@@ -215,9 +225,12 @@ static bool run(uint32_t requests, uint32_t workers)
     struct bench bench = {.core = scheduler_new(&config),
                           .now_ms = 1700000000000,
                           .workers = workers,
+                          .prompt_size = prompt_size,
+                          .text = malloc(sizeof body + PROMPT_SIZE_MAX),
                           .events_offset = calloc(workers, sizeof *bench.events_offset)};
-    size_t payload = sizeof body - sizeof "%0*d%c" + SYSTEM_PROMPT_SIZE + 1 +
-                     sizeof "line-0000000" - 1 + PAYLOAD_FIELDS_SIZE;
+    size_t payload = sizeof body - sizeof "%-*u%c" + 1 +
+                     (prompt_size ? prompt_size : SYSTEM_PROMPT_SIZE) + sizeof "line-0000000" - 1 +
+                     PAYLOAD_FIELDS_SIZE;
     size_t before = mallinfo2().uordblks + mallinfo2().hblkhd;
     double start_us = cpu_us(), per_waiting, tick_us;
 
@@ -230,37 +243,51 @@ static bool run(uint32_t requests, uint32_t workers)
            per_waiting, payload, (cpu_us() - start_us) / requests);
     for (uint32_t i = 0; i < workers; i++)
         start_worker(&bench, i);
-    tick_us = run_ticks(&bench);
+    tick_us = run_ticks(&bench, requests);
     scheduler_free(bench.core);
     actions_free(&bench.actions);
     free(bench.events_offset);
-    return per_waiting < WAITING_SIZE_MAX && (workers > WORKERS_PROMISED || tick_us < TICK_US_MAX);
+    free(bench.text);
+    /* Beginnings of their own stand in 64 lanes a tenant, which weigh little among a million only.
+     */
+    return (prompt_size > 0 || per_waiting < WAITING_SIZE_MAX) &&
+           (workers > WORKERS_PROMISED || tick_us < TICK_US_MAX);
+}
+
+static uint32_t number_of(const char *text)
+{
+    return (uint32_t)strtoul(text, NULL, 10);
 }
 
 int main(int argc, char **argv)
 {
     static const uint32_t workers_usual[] = {10, 1000, 10000};
-    uint32_t requests = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 1000000;
     bool help = argc > 1 && strcmp(argv[1], "--help") == 0, kept = true;
+    bool prompt = argc > 2 && strcmp(argv[1], "--prompt") == 0;
+    uint32_t prompt_size = prompt ? number_of(argv[2]) : 0, requests;
 
-    if (help || requests == 0 || (argc > 1 && *argv[1] == '-')) {
+    argc -= prompt ? 2 : 0;
+    argv += prompt ? 2 : 0;
+    requests = argc > 1 ? number_of(argv[1]) : 1000000;
+    if (help || requests == 0 || prompt_size > PROMPT_SIZE_MAX || (prompt && prompt_size == 0) ||
+        (argc > 1 && *argv[1] == '-')) {
         fprintf(help ? stdout : stderr,
-                "usage: bench_scheduler [REQUESTS [WORKERS...]]\n"
+                "usage: bench_scheduler [--prompt BYTES] [REQUESTS [WORKERS...]]\n"
                 "A tick's time and the memory of waiting requests (1000000), for so many workers\n"
                 "(10 1000 10000). 70: more than is promised.\n");
         return help ? EX_OK : EX_USAGE;
     }
     if (argc <= 2)
         for (size_t i = 0; i < sizeof workers_usual / sizeof *workers_usual; i++)
-            kept &= run(requests, workers_usual[i]);
+            kept &= run(requests, workers_usual[i], prompt_size);
     for (int i = 2; i < argc; i++) {
-        uint32_t workers = (uint32_t)strtoul(argv[i], NULL, 10);
+        uint32_t workers = number_of(argv[i]);
         if (workers == 0 || workers > WORKERS_MAX) {
             fprintf(stderr, "bench_scheduler: workers from 1 to %d, not %s\n", WORKERS_MAX,
                     argv[i]);
             return EX_USAGE;
         }
-        kept &= run(requests, workers);
+        kept &= run(requests, workers, prompt_size);
     }
     return kept ? EX_OK : EX_SOFTWARE;
 }

@@ -373,7 +373,7 @@ static void short_ones_begin_at_once(void **state)
     struct trace trace;
 
     (void)state;
-    make_trace(&trace, 4, 300, 500, 1000);
+    make_trace(&trace, 4, 200, 500, 1000);
     config.split_tokens = 1024;
     config.long_share_percent = 50;
     assert_true(run_trace(&config, &trace, &together, &(struct err){0}));
