@@ -219,6 +219,16 @@ bool kafka_open(rd_kafka_t **client, enum kafka_role role, const struct kafka_op
     return true;
 }
 
+bool kafka_check(enum kafka_role role, const struct kafka_options *options, struct err *err)
+{
+    rd_kafka_t *client;
+
+    if (!kafka_open(&client, role, options, err))
+        return false;
+    kafka_close(client, 0);
+    return true;
+}
+
 /* rd_kafka_consumer_close() with a limit: it waits for the answer to a commit, and asks again for
  * ever while the broker is silent. A group that is not left so learns it from the session's end. */
 static void consumer_close(rd_kafka_t *client)

@@ -46,6 +46,10 @@ struct kafka_options {
     void *context; /* the client's opaque */
 };
 
+/* Could kafka_open() open this client? For one that is opened later: wrong settings are to end a
+ * program at its start. REJECT with the setting. */
+bool kafka_check(enum kafka_role role, const struct kafka_options *options, struct err *err);
+
 /* The caller closes with kafka_close(). Does not wait for a broker. */
 bool kafka_open(rd_kafka_t **client, enum kafka_role role, const struct kafka_options *options,
                 struct err *err);

@@ -134,6 +134,11 @@ static bool leadership_event(const struct leadership *leadership, const rd_kafka
     case RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED:
         return err_set(err, ERR_FATAL, "the group of %s: %s", leadership->topic,
                        rd_kafka_message_errstr(message));
+    case RD_KAFKA_RESP_ERR_INVALID_SESSION_TIMEOUT:
+        return err_set(err, ERR_REJECT,
+                       "the group of %s: session_timeout is not within what the broker allows "
+                       "(its group.min.session.timeout.ms and group.max.session.timeout.ms)",
+                       leadership->topic);
     default:
         LOG_WARN("group_trouble", "topic=%s error=%s", leadership->topic,
                  rd_kafka_message_errstr(message));

@@ -100,7 +100,7 @@ static const struct config_key keys[] = {
      .type = CONFIG_DURATION,
      KEY(session_timeout_us),
      .default_value = "6s",
-     .min = 1 * S,
+     .min = 6 * S, /* group.min.session.timeout.ms of a broker that nobody has told otherwise */
      .max = 300 * S,
      .help = "Of the group that elects the leader: a killed leader is replaced after this time."},
     {.name = "stand_by",

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "common/clock.h"
+#include "common/kafka.h"
 #include "common/log.h"
 #include "common/stop.h"
 #include "common/topics.h"
@@ -32,6 +33,20 @@ struct shell {
     struct leadership *leadership;
     int failures; /* terms in a row that ended without a healthy commit */
 };
+
+/* Of the clients that are opened later, once a broker has answered or at a takeover: a stand-by
+ * whose settings cannot work would look healthy until it is needed. */
+static bool shell_check_settings(const struct shell *shell, struct err *err)
+{
+    struct kafka_options options = {.brokers = shell->options->settings->common.brokers,
+                                    .client_id = shell->client_id,
+                                    .settings = shell->options->kafka_settings,
+                                    .transactional_id = shell->transactional_id,
+                                    .group_id = shell->group_id};
+
+    return kafka_check(KAFKA_MEMBER, &options, err) &&
+           kafka_check(KAFKA_TRANSACTIONAL, &options, err);
+}
 
 /* The first thing a new installation gets wrong, so it is said before anything else. Waits for a
  * broker as long as it takes: services start in any order. */
@@ -193,7 +208,7 @@ bool shell_run(const struct shell_options *options, struct err *err)
     snprintf(shell.lag_group_id, sizeof shell.lag_group_id, "%sscheduler-lag",
              common->topic_prefix);
     topic_name(shell.leader_topic, common->topic_prefix, TOPIC_LEADER);
-    bool ok = shell_check_topics(&shell, err) &&
+    bool ok = shell_check_settings(&shell, err) && shell_check_topics(&shell, err) &&
               (stop_requested() || (shell_stand(&shell, err) && shell_loop(&shell, err)));
     leadership_close(shell.leadership);
     return ok;

@@ -106,6 +106,31 @@ def test_kafka_setting(name, file):
         "no broker is named"), line
 
 
+@pytest.mark.parametrize("name, setting, must", [
+    ("scheduler", "enable.idempotence=false", "true"),  # of the client that a takeover opens
+    ("scheduler", "partition.assignment.strategy=range", "cooperative-sticky"),
+    ("worker", "acks=1", "all"),
+    ("ledger", "isolation.level=read_uncommitted", "read_committed")])
+def test_kafka_setting_forbidden(name, setting, must):
+    """At the start, whichever client it is for, and before any broker has answered."""
+    with port(False) as brokers:
+        code, line = ends(name, "--brokers", brokers, "-X", setting)
+    assert code == CONFIG, line
+    assert line.startswith(said(name, f"Kafka setting {setting}: it must be {must} here (")), line
+
+
+def test_session_timeout(system):
+    """Of the scheduler's group: the broker has a least one."""
+    code, line = ends("scheduler", "--session-timeout", "1s")
+    assert code == USAGE and "session_timeout" in line, line
+    # Another broker's least may be longer than ours; what is said then, a shorter one says, too.
+    code, line = ends("scheduler", "--brokers", system.services.brokers, "--topic-prefix",
+                      system.prefix, "-X", "session.timeout.ms=1000", "-X",
+                      "heartbeat.interval.ms=200")
+    assert code == CONFIG, line
+    assert line.startswith(said("scheduler", "the group of ")) and "session_timeout" in line, line
+
+
 @pytest.mark.parametrize("name", SERVICES)
 def test_metrics_port(name):
     with port(True) as taken:
