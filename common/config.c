@@ -241,7 +241,7 @@ static bool read_short(struct cursor *cursor, const char *text, struct option *o
         option->kind = OPTION_HELP;
         return true;
     }
-    if (text[1] == 'X') {
+    if (text[1] == 'X' && !cursor->program->without_kafka) {
         option->kind = OPTION_KAFKA;
         return take_value(cursor, "-X", joined, option, err);
     }

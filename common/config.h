@@ -13,7 +13,7 @@
  * '_' are the same, the last part of a dotted name suffices where it is unique in the table, a bool
  * needs no value (--wait, --no-wait), short options exist for keys that have a letter (-o FILE),
  * and "--" ends the options. -X key=value collects librdkafka settings; in YAML they are the
- * mapping `kafka`.
+ * mapping `kafka`; programs that are without Kafka refuse both.
  * --help, --version and --config FILE are always there.
  *
  * Durations: 500us 500ms 30s 15min (15m) 24h 7d; percentages: 20% or 0.2; sizes: 512, 64K 16MB 2GiB
@@ -73,6 +73,7 @@ struct config_program {
     const struct config_key *keys;
     size_t keys_count;
     size_t arguments_max; /* positional arguments allowed */
+    bool without_kafka;   /* neither -X nor `kafka:` */
 };
 
 enum config_outcome {

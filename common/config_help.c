@@ -99,8 +99,10 @@ void config_help(const struct config_program *program, FILE *out)
             program->summary);
     for (size_t i = 0; i < program->keys_count; i++)
         print_key(program, &program->keys[i], out);
+    if (!program->without_kafka)
+        fprintf(out, "  -X KEY=VALUE\n          A setting for librdkafka; may be repeated. "
+                     "YAML: kafka.\n");
     fprintf(out,
-            "  -X KEY=VALUE\n          A setting for librdkafka; may be repeated. YAML: kafka.\n"
             "      --config FILE\n          Read options from this YAML file first; the command "
             "line wins.\n"
             "      --version\n  -h, --help\n");

@@ -64,7 +64,7 @@ static bool is_mapping(const struct config_program *program, const char *name)
     size_t size = strlen(name);
 
     if (strcmp(name, "kafka") == 0)
-        return true;
+        return !program->without_kafka;
     for (size_t i = 0; i < program->keys_count; i++)
         if (strncmp(program->keys[i].name, name, size) == 0 && program->keys[i].name[size] == '.')
             return true;
@@ -90,7 +90,7 @@ static bool assign(struct reader *reader, const char *name, const yaml_event_t *
     const struct config_key *key = config_find(program, name);
     char pair[512];
 
-    if (strncmp(name, "kafka.", 6) == 0) {
+    if (strncmp(name, "kafka.", 6) == 0 && !program->without_kafka) {
         int size = snprintf(pair, sizeof pair, "%s=%s", name + 6, text_of(value));
         if (size < 0 || (size_t)size >= sizeof pair)
             return fail(reader, value, "a Kafka setting of more than 500 bytes", err);

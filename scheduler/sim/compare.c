@@ -31,15 +31,6 @@ static bool setup_trace_options(struct sim_setup *setup, struct err *err)
 {
     const struct sim_options *options = setup->options;
 
-    if (options->nodes_min > options->nodes)
-        return err_set(err, ERR_REJECT, "--nodes-min %" PRId64 " is above --nodes %" PRId64,
-                       options->nodes_min, options->nodes);
-    if (options->max > 0 && options->base > options->max)
-        return err_set(err, ERR_REJECT,
-                       "--base-batch-size %" PRId64 " is above --max-batch-size %" PRId64,
-                       options->base, options->max);
-    if (!*options->trace)
-        return err_set(err, ERR_REJECT, "--trace FILE is needed");
     setup->trace_options = (struct trace_options){.path = options->trace,
                                                   .scale = options->scale,
                                                   .from_us = options->from_us,
@@ -76,8 +67,6 @@ static bool setup_routing(struct sim_setup *setup, struct err *err)
 bool sim_setup_models(struct sim_setup *setup, const struct sim_options *options, struct err *err)
 {
     *setup = (struct sim_setup){.options = options};
-    if (options->predictor == PREDICT_LSTM && !*options->predictor_path)
-        return err_set(err, ERR_REJECT, "--predictor lstm needs --prediction-model-path FILE");
     if (*options->predictor_path && !lstm_read(&setup->lstm, options->predictor_path, err))
         return false;
     if (!step_model_preset(options->model, &setup->model) &&

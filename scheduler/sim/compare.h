@@ -23,7 +23,7 @@ struct sim_setup {
     struct step_model model;
     struct routing routing;
     struct lstm lstm;
-    char columns[256];
+    char columns[SIM_COLUMNS_SIZE_MAX];
 };
 
 struct sim_row {

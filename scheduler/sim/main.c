@@ -108,24 +108,28 @@ static bool plot_all(const struct sim_setup *setup, const struct sim_comparison 
            plot_latency(setup, comparison, err);
 }
 
-static bool simulate(const struct sim_options *options, struct err *err)
+/* *code is the exit code for a REJECT: it changes where outputs are written. */
+static bool simulate(const struct sim_options *options, int *code, struct err *err)
 {
     static struct sim_setup setup;
     struct sim_comparison comparison = {0};
-    bool ok = (!*options->plot || make_folder(options->plot, err)) &&
-              sim_setup(&setup, options, err) && sim_compare(&setup, &comparison, err);
+    bool ok = sim_setup(&setup, options, err) && sim_compare(&setup, &comparison, err);
 
     if (ok)
         report_table(stdout, &setup, &comparison);
-    ok = ok && (!options->json || report_json(stdout, &setup, &comparison, err)) &&
-         (!*options->plot || plot_all(&setup, &comparison, err));
+    ok = ok && (!options->json || report_json(stdout, &setup, &comparison, err));
+    if (ok && *options->plot) {
+        *code = EX_CANTCREAT;
+        ok = plot_all(&setup, &comparison, err);
+    }
     sim_comparison_free(&comparison);
     sim_setup_free(&setup);
     return ok;
 }
 
 /* The trace's windows as it stands; --scale multiplies their rates. */
-static bool fluid_policies(struct sim_setup *setup, struct trace_windows *windows, struct err *err)
+static bool fluid_policies(struct sim_setup *setup, struct trace_windows *windows, int *code,
+                           struct err *err)
 {
     const struct sim_options *options = setup->options;
     static struct fluid_result results[SIM_POLICIES];
@@ -134,9 +138,6 @@ static bool fluid_policies(struct sim_setup *setup, struct trace_windows *window
     uint32_t hours_count[SIM_POLICIES], count;
     enum sim_policy policies[SIM_POLICIES];
 
-    if (options->base == 0)
-        return err_set(err, ERR_REJECT,
-                       "--fluid needs --base-batch-size: flows have no P99 to sweep by");
     if (!sim_policies(options, policies, &count, err))
         return false;
     for (uint32_t i = 0; i < count; i++) {
@@ -153,18 +154,19 @@ static bool fluid_policies(struct sim_setup *setup, struct trace_windows *window
         hours_count[i] = results[i].hours_count;
     }
     report_fluid_table(stdout, setup, names, results, count);
-    return (!options->json || report_fluid_json(stdout, setup, names, results, count, err)) &&
-           (!*options->plot || plot_hours(setup, names, hours, hours_count, count, err));
+    if (options->json && !report_fluid_json(stdout, setup, names, results, count, err))
+        return false;
+    *code = EX_CANTCREAT;
+    return !*options->plot || plot_hours(setup, names, hours, hours_count, count, err);
 }
 
-static bool simulate_fluid(const struct sim_options *options, struct err *err)
+static bool simulate_fluid(const struct sim_options *options, int *code, struct err *err)
 {
     static struct sim_setup setup;
     struct trace_windows windows = {0};
-    bool ok = (!*options->plot || make_folder(options->plot, err)) &&
-              sim_setup_models(&setup, options, err) &&
+    bool ok = sim_setup_models(&setup, options, err) &&
               trace_read_windows(&windows, &setup.trace_options, err) &&
-              fluid_policies(&setup, &windows, err);
+              fluid_policies(&setup, &windows, code, err);
 
     trace_windows_free(&windows);
     return ok;
@@ -176,9 +178,6 @@ static bool predict(const struct sim_options *options, struct err *err)
     struct trace_windows windows = {0};
     static struct lstm lstm;
     bool with_lstm = *options->predictor_path;
-
-    if (*options->columns)
-        return err_set(err, ERR_REJECT, "--columns makes an offline job, --predict takes a day");
     bool ok = (!with_lstm || lstm_read(&lstm, options->predictor_path, err)) &&
               trace_read_windows(&windows, &trace, err) &&
               forecast_report(stdout, &windows, with_lstm ? &lstm : NULL, options->json, err);
@@ -217,7 +216,7 @@ static bool read_samples(const char *path, struct step_sample *samples, size_t *
     return ok;
 }
 
-static bool fit(const struct sim_options *options, struct err *err)
+static bool fit(const struct sim_options *options, int *code, struct err *err)
 {
     struct step_sample *samples = malloc(SAMPLES_MAX * sizeof *samples);
     struct step_model model;
@@ -230,17 +229,35 @@ static bool fit(const struct sim_options *options, struct err *err)
     if ((step_model_preset(options->model, &model) ||
          step_model_read(&model, options->model, err)) &&
         read_samples(options->fit, samples, &count, err) &&
-        step_model_fit(&model, samples, count, &error, err) &&
-        step_model_write(&model, options->fit_out, err)) {
+        step_model_fit(&model, samples, count, &error, err)) {
+        *code = EX_CANTCREAT;
+        ok = step_model_write(&model, options->fit_out, err);
+    }
+    if (ok)
         printf("%zu steps: %.1f us + %.3f us a decode row + %.3f us a prefill row + %.6f us a "
-               "token of "
-               "context; median error %.1f %%\nwritten to %s\n",
+               "token of context; median error %.1f %%\nwritten to %s\n",
                count, model.fixed_us, model.decode_us, model.prefill_us, model.kv_us, 100 * error,
                options->fit_out);
-        ok = true;
-    }
     free(samples);
     return ok;
+}
+
+/* The exit code, with err where it is not EX_OK. */
+static int run(const struct sim_options *options, struct err *err)
+{
+    int code = EX_DATAERR;
+
+    if (!sim_check(options, err))
+        return EX_USAGE;
+    if (!sim_check_files(options, err))
+        return EX_NOINPUT;
+    if (*options->plot && !*options->fit && !options->predict && !make_folder(options->plot, err))
+        return EX_CANTCREAT;
+    bool ok = *options->fit      ? fit(options, &code, err)
+              : options->predict ? predict(options, err)
+              : options->fluid   ? simulate_fluid(options, &code, err)
+                                 : simulate(options, &code, err);
+    return ok ? EX_OK : err->kind == ERR_REJECT ? code : EX_SOFTWARE;
 }
 
 int main(int argc, char **argv)
@@ -249,7 +266,6 @@ int main(int argc, char **argv)
     struct config *config;
     enum config_outcome outcome;
     struct err err;
-    bool ok;
 
     if (!config_load(&config, &sim_program, argc, argv, &options, &outcome, &err)) {
         return exits_with(exits_config_code(outcome), sim_program.name, &err);
@@ -258,12 +274,9 @@ int main(int argc, char **argv)
         config_free(config);
         return EX_OK;
     }
-    ok = *options.fit      ? fit(&options, &err)
-         : options.predict ? predict(&options, &err)
-         : options.fluid   ? simulate_fluid(&options, &err)
-                           : simulate(&options, &err);
-    if (!ok)
-        fprintf(stderr, "pelton-sim: %s\n", err.message);
+    int code = run(&options, &err);
+    if (code != EX_OK)
+        exits_with(code, sim_program.name, &err);
     config_free(config);
-    return ok ? EX_OK : err.kind == ERR_REJECT ? EX_DATAERR : EX_SOFTWARE;
+    return code;
 }

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "scheduler/sim/options.h"
 
+#include <errno.h>
+#include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "scheduler/defaults.h"
+#include "scheduler/predict.h"
 #include "scheduler/settings.h"
+#include "scheduler/sim/step_model.h"
 
 const char *const sim_policy_names[SIM_POLICIES] = {"static", "formula", "adaptive", "classic"};
 
@@ -167,9 +172,13 @@ const struct config_program sim_program = {
         "  pelton-sim --trace job.csv --columns prompt=in,output=out --policy static,adaptive\n"
         "  pelton-sim --trace servegen-deepseek-r1-day.csv --autoscale --nodes 12 --plot plots\n"
         "  pelton-sim --predict --trace servegen-deepseek-r1-day.csv\n"
-        "  pelton-sim --fit steps.csv -o model.txt\n",
+        "  pelton-sim --fit steps.csv -o model.txt\n\n"
+        "Exit codes: 0 done, 64 an option, 65 a file's data, or more of them than is run, 66 no\n"
+        "such file, 70 a fault of ours or of the machine, 73 an output cannot be written, 78 the\n"
+        "file of --config.",
     .keys = keys,
     .keys_count = sizeof keys / sizeof *keys,
+    .without_kafka = true,
 };
 
 bool sim_policies(const struct sim_options *options, enum sim_policy policies[SIM_POLICIES],
@@ -221,4 +230,54 @@ bool sim_columns(const char *columns, char *buffer, size_t size, const char **pr
     }
     return !*columns || (*prompt && *output) ||
            err_set(err, ERR_REJECT, "--columns names prompt and output both");
+}
+
+bool sim_check(const struct sim_options *options, struct err *err)
+{
+    enum sim_policy policies[SIM_POLICIES];
+    const char *prompt, *output;
+    char columns[SIM_COLUMNS_SIZE_MAX];
+    uint32_t count;
+
+    if (*options->fit)
+        return true;
+    if (!*options->trace)
+        return err_set(err, ERR_REJECT, "--trace FILE is needed");
+    if (!sim_columns(options->columns, columns, sizeof columns, &prompt, &output, err) ||
+        !sim_policies(options, policies, &count, err))
+        return false;
+    if (options->predict)
+        return !*options->columns ||
+               err_set(err, ERR_REJECT, "--columns makes an offline job, --predict takes a day");
+    if (options->nodes_min > options->nodes)
+        return err_set(err, ERR_REJECT, "--nodes-min %" PRId64 " is above --nodes %" PRId64,
+                       options->nodes_min, options->nodes);
+    if (options->max > 0 && options->base > options->max)
+        return err_set(err, ERR_REJECT,
+                       "--base-batch-size %" PRId64 " is above --max-batch-size %" PRId64,
+                       options->base, options->max);
+    if (options->predictor == PREDICT_LSTM && !*options->predictor_path)
+        return err_set(err, ERR_REJECT, "--predictor lstm needs --prediction-model-path FILE");
+    return !options->fluid || options->base > 0 ||
+           err_set(err, ERR_REJECT,
+                   "--fluid needs --base-batch-size: flows have no P99 to sweep by");
+}
+
+static bool check_file(const char *what, const char *path, struct err *err)
+{
+    return !*path || access(path, R_OK) == 0 ||
+           err_set(err, ERR_REJECT, "%s %s: %s", what, path, strerror(errno));
+}
+
+bool sim_check_files(const struct sim_options *options, struct err *err)
+{
+    struct step_model preset;
+    const char *model = step_model_preset(options->model, &preset) ? "" : options->model;
+
+    if (*options->fit)
+        return check_file("--fit", options->fit, err) && check_file("step model", model, err);
+    return check_file("trace", options->trace, err) &&
+           check_file("predictor", options->predictor_path, err) &&
+           (options->predict ||
+            (check_file("step model", model, err) && check_file("routing", options->routing, err)));
 }

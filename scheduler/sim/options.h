@@ -61,11 +61,18 @@ struct sim_options {
     int64_t threads;
 };
 
+enum { SIM_COLUMNS_SIZE_MAX = 256 };
+
 extern const struct config_program sim_program;
 
 /* The selected policies, in the order given. REJECT for a name that is none. */
 bool sim_policies(const struct sim_options *options, enum sim_policy policies[SIM_POLICIES],
                   uint32_t *count, struct err *err);
+
+/* What the options alone say is wrong, before any file is read. REJECT. */
+bool sim_check(const struct sim_options *options, struct err *err);
+/* Are the files that the options name there to be read? REJECT. */
+bool sim_check_files(const struct sim_options *options, struct err *err);
 
 /* From here on a request is long in the report; 0: lengths are not told apart. */
 uint32_t sim_split_tokens(const struct sim_options *options);

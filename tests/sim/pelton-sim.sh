@@ -100,27 +100,27 @@ done >>"$work/steps.csv"
     >/dev/null
 
 refused 64 'unknown key "fidn-limit"' --fidn-limit
-refused 65 '--trace FILE is needed' --policy static
-refused 65 '"best" is none of static' "${azure[@]}" --policy static,best
-refused 65 'static is named twice' "${azure[@]}" --policy static,static
-refused 65 'step model h900-node: No such file' "${azure[@]}" --model h900-node
-refused 65 'neither prompt=NAME' "${azure[@]}" --columns input=x
+refused 64 '--trace FILE is needed' --policy static
+refused 64 '"best" is none of static' "${azure[@]}" --policy static,best
+refused 64 'static is named twice' "${azure[@]}" --policy static,static
+refused 66 'step model h900-node: No such file' "${azure[@]}" --model h900-node
+refused 64 'neither prompt=NAME' "${azure[@]}" --columns input=x
 refused 65 'days of the trace; at most 31' --trace "$traces/azure-conv-2023.csv" --scale 1e-6
-refused 65 'above --nodes' "${azure[@]}" --nodes-min 2
-refused 65 'lstm needs' "${azure[@]}" --predictor lstm
+refused 64 'above --nodes' "${azure[@]}" --nodes-min 2
+refused 64 'lstm needs' "${azure[@]}" --predictor lstm
 refused 65 'needs a trace by windows' "${azure[@]}" --fluid --base-batch-size 8
 refused 65 'no arrival rate' --trace "$traces/splitwise-perf-model.csv" \
     --columns prompt=prompt_size,output=token_size --base-batch-size 8 --find-limit
-refused 65 'base-batch-size 100 is above --max-batch-size 50' "${azure[@]}" \
+refused 64 'base-batch-size 100 is above --max-batch-size 50' "${azure[@]}" \
     --base-batch-size 100 --max-batch-size 50
-refused 65 'plot folder /dev/null: it is no folder' "${azure[@]}" --plot /dev/null
+refused 73 'plot folder /dev/null: it is no folder' "${azure[@]}" --plot /dev/null
 [ ! -s "$work/out" ] || fail "it ran before it looked at the plot folder"
 refused 65 'the header has TIMESTAMP, ContextTokens, GeneratedTokens' "${azure[@]}" \
     --columns prompt=input,output=GeneratedTokens
-refused 65 '--predict takes a day' --predict "${azure[@]}" --columns prompt=a,output=b
+refused 64 '--predict takes a day' --predict "${azure[@]}" --columns prompt=a,output=b
 refused 64 'nodes' --nodes 100000
 refused 65 'trace /dev/null: the file is empty' --trace /dev/null
-refused 65 'routing /nonexistent: No such file' "${azure[@]}" --routing /nonexistent
+refused 66 'routing /nonexistent: No such file' "${azure[@]}" --routing /nonexistent
 printf 'window_start_s,rate_rps,clients,prompt,output\n0,1e9,1,100,100\n' >"$work/huge.csv"
 refused 65 'about 6e+11 requests' --trace "$work/huge.csv"
 "$sim" --trace "$traces/azure-conv-2023.csv" --columns prompt=ContextTokens,output=GeneratedTokens \
@@ -128,4 +128,16 @@ refused 65 'about 6e+11 requests' --trace "$work/huge.csv"
 echo "decode,prefill,kv_tokens,imbalance,us" >"$work/bad.csv"
 echo "1,2,3,0.5,4" >>"$work/bad.csv"
 refused 65 'bad.csv, line 2: expected decode' --fit "$work/bad.csv"
+refused 66 'trace /nonexistent: No such file' --trace /nonexistent
+refused 66 '--fit /nonexistent: No such file' --fit /nonexistent
+refused 66 'predictor /nonexistent: No such file' "${azure[@]}" --prediction-model-path /nonexistent
+refused 64 '--fluid needs --base-batch-size' "${azure[@]}" --fluid
+refused 73 'plot folder /proc/x: No such file' "${azure[@]}" --plot /proc/x
+refused 73 'step model /nonexistent/x: No such file' --fit "$work/steps.csv" -o /nonexistent/x
+refused 64 'unknown key "-X"' "${azure[@]}" -X linger.ms=5
+printf 'kafka: {linger.ms: 5}\n' >"$work/kafka.yaml"
+refused 78 'kafka.yaml:1' --config "$work/kafka.yaml"
+"$sim" --help >"$work/help"
+grep -q '^Exit codes: 0 done, 64 ' "$work/help" || fail "--help has no exit codes"
+! grep -q -- -X "$work/help" || fail "--help offers a setting for librdkafka"
 echo "pelton-sim: as promised"

@@ -288,6 +288,28 @@ static void test_units(void **state)
     assert_false(config_parse_size("16 MX", &value));
 }
 
+static void test_without_kafka(void **state)
+{
+    struct config_program local = program;
+    char *const argv[] = {"test", "-X", "a=b"};
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    (void)state;
+    local.without_kafka = true;
+    assert_false(config_load(&config, &local, 3, argv, &values, &outcome, &err));
+    assert_string_equal(err.message, "command line: unknown key \"-X\"");
+    assert_false(config_load_text(&config, &local, "f", "kafka: {a: b}\n", &values, &err));
+    assert_non_null(strstr(err.message, "unknown key \"kafka"));
+    config_help(&local, out);
+    config_help(&program, out);
+    fclose(out);
+    assert_non_null(strstr(text, "-X"));
+    assert_null(strstr(strstr(text, "-X") + 2, "-X"));
+    free(text);
+}
+
 static void test_help_names_all(void **state)
 {
     char *text = NULL;
@@ -317,6 +339,7 @@ int main(void)
         cmocka_unit_test(test_yaml_errors),
         cmocka_unit_test(test_command_line_errors),
         cmocka_unit_test(test_units),
+        cmocka_unit_test(test_without_kafka),
         cmocka_unit_test(test_help_names_all),
     };
 
