@@ -20,7 +20,8 @@ static const struct config_program program = {
     .synopsis = "[options] BATCH",
     .summary = "Asks for the end of a job: what is not answered yet gets the outcome `cancelled`.\n"
                "Answers that are there already stay. BATCH is the whole id.",
-    .epilogue = "Exit code: 0, 66 no such batch, 69 no answer from Kafka.",
+    .epilogue =
+        "Exit code: 0, 64 BATCH begins several ids, 66 no such batch, 69 no answer from Kafka.",
     .keys = keys,
     .keys_count = sizeof keys / sizeof *keys,
     .arguments_max = 1,

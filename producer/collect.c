@@ -55,11 +55,12 @@ static const struct config_program program = {
     .synopsis = "[options] BATCH",
     .summary =
         "Writes the outcomes of a job as OpenAI Batch output lines, each custom_id once, in\n"
-        "the order of arrival. Files get their names only when they are complete.",
+        "the order of arrival. Files get their names only when they are complete. Kafka keeps\n"
+        "results for 14 days by default; what is left of a job after that is still written.",
     .epilogue =
-        "Exit code: 0 all answered, 65 some ended in an error, 66 no such batch or file, 69 no\n"
-        "answer from Kafka, 73 a file cannot be written, 75 not all outcomes are there (see\n"
-        "--wait).",
+        "Exit code: 0 all answered, 64 BATCH begins several ids, 65 some ended in an error, 66 no\n"
+        "such batch or file or results are no longer kept, 69 no answer from Kafka, 73 a file\n"
+        "cannot be written, 75 not all outcomes are there (see --wait).",
     .keys = keys,
     .keys_count = sizeof keys / sizeof *keys,
     .arguments_max = 1,
@@ -128,9 +129,12 @@ static bool add_rejected(struct collection *collection, const struct batch *batc
     return ok;
 }
 
-static int finish(struct collection *collection, const struct batch *batch,
-                  const struct results_tally *tally, bool ok, struct err *err)
+static int finish(struct collection *collection, const struct session *session,
+                  const struct batch *batch, const struct results_tally *tally, bool ok,
+                  struct err *err)
 {
+    /* What was collected while there was something stays. */
+    const bool keep = results_state(tally) != RESULTS_GONE || tally->finished > 0;
     bool closed;
 
     if (!ok) {
@@ -138,8 +142,8 @@ static int finish(struct collection *collection, const struct batch *batch,
         output_close(&collection->errors, false, &(struct err){0});
         return command_fail(err->kind == ERR_REJECT ? EX_CANTCREAT : command_code(err), err);
     }
-    closed = output_close(&collection->answers, true, err);
-    closed = output_close(&collection->errors, closed, err) && closed;
+    closed = output_close(&collection->answers, keep, err);
+    closed = output_close(&collection->errors, keep && closed, err) && closed;
     if (!closed)
         return command_fail(EX_CANTCREAT, err);
     if (tally->rejected > 0 && !*collection->options->input)
@@ -147,7 +151,7 @@ static int finish(struct collection *collection, const struct batch *batch,
                 "pelton: %llu lines were rejected when they were submitted; --input FILE adds "
                 "them to the errors\n",
                 (unsigned long long)tally->rejected);
-    if (!results_done(tally))
+    if (results_state(tally) == RESULTS_OPEN)
         fprintf(stderr, "pelton: %llu of %llu outcomes are there%s; --wait waits for the rest\n",
                 (unsigned long long)tally->finished,
                 (unsigned long long)(tally->complete ? tally->total : tally->finished),
@@ -155,7 +159,7 @@ static int finish(struct collection *collection, const struct batch *batch,
     if (!collection->options->session.json)
         command_suggest_retry(batch, tally,
                               *collection->options->input ? collection->options->input : NULL);
-    return command_code_of_tally(tally);
+    return command_code_of_tally(session, batch, tally);
 }
 
 /* It went while the batch was looked for, or was never there. */
@@ -192,7 +196,7 @@ static int collect(struct session *session, const struct options *options, const
         ok = results_read(session, &walk, &tally, &err);
     }
     code = ok || *options->input == '\0' || access(options->input, R_OK) == 0
-               ? finish(&collection, &state.record->u.batch, &tally, ok, &err)
+               ? finish(&collection, session, &state.record->u.batch, &tally, ok, &err)
                : finish_without_input(&collection, &err);
     batch_free(&state);
     return code;

@@ -133,13 +133,30 @@ void command_note(const struct results_tally *tally, char *note, size_t note_siz
 
 static uint64_t waiting(const struct results_tally *tally)
 {
-    return tally->total > tally->finished ? tally->total - tally->finished : 0;
+    return results_state(tally) == RESULTS_OPEN && tally->total > tally->finished
+               ? tally->total - tally->finished
+               : 0;
+}
+
+static uint64_t gone(const struct results_tally *tally)
+{
+    return results_state(tally) == RESULTS_GONE && tally->total > tally->finished
+               ? tally->total - tally->finished
+               : 0;
 }
 
 const char *command_state(bool cancelled, const struct results_tally *tally)
 {
-    if (results_done(tally))
+    switch (results_state(tally)) {
+    case RESULTS_DONE:
         return cancelled ? "cancelled" : "completed";
+    case RESULTS_GONE:
+        return tally->finished > 0 ? "partly_gone" : "gone";
+    case RESULTS_EXCESS:
+        return "inconsistent";
+    case RESULTS_OPEN:
+        break;
+    }
     if (cancelled)
         return "cancelling";
     return tally->complete ? "in_progress" : "submitting";
@@ -150,14 +167,14 @@ void command_print_tally(const struct batch *batch, bool cancelled,
 {
     if (json) {
         json_t *members = json_pack(
-            "{s:s%, s:s%, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "batch", batch->batch_id.data,
-            batch->batch_id.size, "tenant", batch->tenant.data, batch->tenant.size, "state",
-            command_state(cancelled, tally), "total", (json_int_t)tally->total, "completed",
-            (json_int_t)tally->by_status[RESULT_COMPLETED], "failed",
-            (json_int_t)tally->by_status[RESULT_FAILED], "expired",
+            "{s:s%, s:s%, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "batch",
+            batch->batch_id.data, batch->batch_id.size, "tenant", batch->tenant.data,
+            batch->tenant.size, "state", command_state(cancelled, tally), "total",
+            (json_int_t)tally->total, "completed", (json_int_t)tally->by_status[RESULT_COMPLETED],
+            "failed", (json_int_t)tally->by_status[RESULT_FAILED], "expired",
             (json_int_t)tally->by_status[RESULT_EXPIRED], "cancelled",
             (json_int_t)tally->by_status[RESULT_CANCELLED], "waiting", (json_int_t)waiting(tally),
-            "rejected", (json_int_t)tally->rejected);
+            "rejected", (json_int_t)tally->rejected, "gone", (json_int_t)gone(tally));
         if (batch->retry_of.size > 0)
             json_object_set_new(members, "retry_of",
                                 json_stringn(batch->retry_of.data, batch->retry_of.size));
@@ -177,6 +194,8 @@ void command_print_tally(const struct batch *batch, bool cancelled,
            (unsigned long long)tally->by_status[RESULT_CANCELLED],
            (unsigned long long)waiting(tally));
     printf("rejected   %llu\n", (unsigned long long)tally->rejected);
+    if (gone(tally) > 0)
+        printf("gone       %llu\n", (unsigned long long)gone(tally));
 }
 
 /* As a word of the shell: in quotes where it needs them. */
@@ -215,8 +234,25 @@ void command_suggest_retry(const struct batch *batch, const struct results_tally
     fputs(batch->service_class == CLASS_INTERACTIVE ? " --class interactive\n" : "\n", stderr);
 }
 
-int command_code_of_tally(const struct results_tally *tally)
+int command_check_tally(const struct session *session, const struct batch *batch,
+                        const struct results_tally *tally)
 {
+    const enum results_state state = results_state(tally);
+    struct err err;
+
+    if (state == RESULTS_OPEN || state == RESULTS_DONE)
+        return EX_OK;
+    results_explain(session, batch, tally, &err);
+    return command_fail(state == RESULTS_GONE ? EX_NOINPUT : EX_DATAERR, &err);
+}
+
+int command_code_of_tally(const struct session *session, const struct batch *batch,
+                          const struct results_tally *tally)
+{
+    const int code = command_check_tally(session, batch, tally);
+
+    if (code != EX_OK)
+        return code;
     if (!results_done(tally))
         return EX_TEMPFAIL;
     return tally->by_status[RESULT_COMPLETED] == tally->finished ? EX_OK : EX_DATAERR;

@@ -5,7 +5,7 @@
  * Exit codes are those of sysexits.h:
  *    0  done
  *   64  usage: an option or argument                65  some lines or requests ended in an error
- *   66  no such file or batch                       69  Kafka does not answer, or lacks our topics
+ *   66  no such file or batch; its results are gone 69  Kafka does not answer, or lacks our topics
  *   70  a fault of ours                             73  an output file cannot be written
  *   78  the file of --config: not there, or a mistake in it; a Kafka setting (-X)
  *   75  not finished: interrupted, unacknowledged or not all answers are there; try again
@@ -43,7 +43,7 @@ int command_fail(int code, const struct err *err);
 int command_code(const struct err *err);
 /* One argument is required: NULL and a message where it is missing. */
 const char *command_argument(const struct config *config, const char *what);
-/* "completed", "in_progress" and so on. */
+/* "completed", "in_progress", "gone" and so on. */
 const char *command_state(bool cancelled, const struct results_tally *tally);
 /* The status table, or its JSON event, to standard output. */
 void command_print_tally(const struct batch *batch, bool cancelled,
@@ -54,7 +54,12 @@ void command_note(const struct results_tally *tally, char *note, size_t note_siz
  * command that runs them again. path: the submitted file, NULL where only its name is known. */
 void command_suggest_retry(const struct batch *batch, const struct results_tally *tally,
                            const char *path);
-/* 0 or EX_DATAERR, EX_TEMPFAIL. */
-int command_code_of_tally(const struct results_tally *tally);
+/* 0 where outcomes can be counted on. Else says why not: EX_NOINPUT, retention has deleted some;
+ * EX_DATAERR, there are more than requests. */
+int command_check_tally(const struct session *session, const struct batch *batch,
+                        const struct results_tally *tally);
+/* 0 or EX_DATAERR, EX_TEMPFAIL, or what command_check_tally() says. */
+int command_code_of_tally(const struct session *session, const struct batch *batch,
+                          const struct results_tally *tally);
 
 #endif

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "producer/results.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "common/check.h"
 #include "common/clock.h"
 #include "common/idmap.h"
 #include "common/log.h"
@@ -14,6 +18,10 @@ struct walk {
     struct results_tally *tally;
     struct str tenant, batch_id; /* owned by options->batch, which keeps its names */
     struct idmap *seen;
+    /* Of results_follow(): where each partition of results goes on. */
+    char results[TOPIC_NAME_SIZE_MAX];
+    struct kafka_position *next;
+    size_t next_count;
 };
 
 static void take_batch(struct results_tally *tally, const struct batch *batch)
@@ -100,9 +108,83 @@ static void walk_open(struct walk *walk, struct session *session,
                           .seen = idmap_open(0)};
 }
 
+enum results_state results_state(const struct results_tally *tally)
+{
+    if (tally->complete && tally->finished > tally->total)
+        return RESULTS_EXCESS;
+    if (tally->complete && tally->finished == tally->total)
+        return RESULTS_DONE;
+    return tally->trimmed ? RESULTS_GONE : RESULTS_OPEN;
+}
+
 bool results_done(const struct results_tally *tally)
 {
-    return tally->complete && tally->finished >= tally->total;
+    return results_state(tally) == RESULTS_DONE;
+}
+
+void results_explain(const struct session *session, const struct batch *batch,
+                     const struct results_tally *tally, struct err *err)
+{
+    const int size = batch->batch_id.size > 64 ? 64 : (int)batch->batch_id.size;
+    const char *id = batch->batch_id.data;
+    char topic[TOPIC_NAME_SIZE_MAX], part[64] = "the";
+
+    if (results_state(tally) == RESULTS_EXCESS) {
+        err_set(err, ERR_REJECT,
+                "batch %.*s has %" PRIu64 " outcomes for %" PRIu64
+                " requests: its name was used for different inputs; submit them again, each under "
+                "a name of its own",
+                size, id, tally->finished, tally->total);
+        return;
+    }
+    session_topic(session, TOPIC_RESULTS, topic);
+    if (tally->finished > 0 && tally->complete)
+        snprintf(part, sizeof part, "%" PRIu64 " of %" PRIu64, tally->total - tally->finished,
+                 tally->total);
+    else if (tally->finished > 0)
+        snprintf(part, sizeof part, "some");
+    err_set(err, ERR_REJECT,
+            "%s results of batch %.*s are no longer kept: topic %.60s begins after them; retention "
+            "is 14 days by default",
+            part, size, id, topic);
+}
+
+/* Where to read a topic. What retention has deleted of it is passed over, and noted of results. */
+static bool find_positions(struct walk *walk, enum topic topic, char name[TOPIC_NAME_SIZE_MAX],
+                           struct kafka_position **positions, size_t *count, struct err *err)
+{
+    session_topic(walk->session, topic, name);
+    if (!batch_positions(walk->session, &walk->options->batch->u.batch, name, positions, count,
+                         err))
+        return false;
+    for (size_t i = 0; i < *count; i++) {
+        struct kafka_position *position = &(*positions)[i];
+        int64_t first;
+        if (!kafka_offsets(walk->session->reader, name, position->partition, SESSION_TIMEOUT_MS,
+                           &first, NULL, err))
+            return false;
+        if (position->offset == RD_KAFKA_OFFSET_BEGINNING)
+            position->offset = 0;
+        if (position->offset < first) {
+            position->offset = first;
+            walk->tally->trimmed = walk->tally->trimmed || topic == TOPIC_RESULTS;
+        }
+    }
+    return true;
+}
+
+static bool read_to_end(struct walk *walk, const struct kafka_position *positions, size_t count,
+                        struct err *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct kafka_range range = {.from = positions[i],
+                                          .timeout_ms = SESSION_TIMEOUT_MS,
+                                          .visit = visit,
+                                          .context = walk};
+        if (!kafka_read_to_end(walk->session->reader, &range, NULL, err))
+            return false;
+    }
+    return true;
 }
 
 bool results_read(struct session *session, const struct results_options *options,
@@ -115,15 +197,8 @@ bool results_read(struct session *session, const struct results_options *options
     bool ok;
 
     walk_open(&walk, session, options, tally);
-    session_topic(session, TOPIC_RESULTS, name);
-    ok = batch_positions(session, &options->batch->u.batch, name, &positions, &count, err);
-    for (size_t i = 0; ok && i < count; i++) {
-        struct kafka_range range = {.from = positions[i],
-                                    .timeout_ms = SESSION_TIMEOUT_MS,
-                                    .visit = visit,
-                                    .context = &walk};
-        ok = kafka_read_to_end(session->reader, &range, NULL, err);
-    }
+    ok = find_positions(&walk, TOPIC_RESULTS, name, &positions, &count, err) &&
+         read_to_end(&walk, positions, count, err);
     free(positions);
     idmap_close(walk.seen);
     return ok;
@@ -132,7 +207,7 @@ bool results_read(struct session *session, const struct results_options *options
 /* Results, tokens where wanted, and control as long as the job may still grow. */
 static bool assign(struct walk *walk, struct err *err)
 {
-    static const enum topic topics[] = {TOPIC_CONTROL, TOPIC_RESULTS, TOPIC_TOKENS};
+    static const enum topic topics[] = {TOPIC_RESULTS, TOPIC_CONTROL, TOPIC_TOKENS};
     char names[3][TOPIC_NAME_SIZE_MAX];
     struct kafka_position *all = NULL;
     size_t all_count = 0;
@@ -141,19 +216,50 @@ static bool assign(struct walk *walk, struct err *err)
     for (size_t t = 0; ok && t < (walk->options->visit_chunk ? 3 : 2); t++) {
         struct kafka_position *positions = NULL;
         size_t count = 0;
-        session_topic(walk->session, topics[t], names[t]);
-        ok = batch_positions(walk->session, &walk->options->batch->u.batch, names[t], &positions,
-                             &count, err);
+        ok = find_positions(walk, topics[t], names[t], &positions, &count, err);
         if (ok) {
             all = realloc(all, (all_count + count) * sizeof *all);
+            CHECK(all);
             for (size_t i = 0; i < count; i++)
                 all[all_count++] = positions[i];
         }
-        free(positions);
+        if (ok && topics[t] == TOPIC_RESULTS) {
+            memcpy(walk->results, names[t], sizeof walk->results);
+            walk->next = positions;
+            walk->next_count = count;
+            for (size_t i = 0; i < count; i++)
+                positions[i].topic = walk->results;
+        } else {
+            free(positions);
+        }
     }
     ok = ok && kafka_assign(walk->session->reader, all, all_count, err);
     free(all);
     return ok;
+}
+
+static bool take_message(struct walk *walk, const rd_kafka_message_t *message, struct err *err)
+{
+    if (strcmp(rd_kafka_topic_name(message->rkt), walk->results) == 0)
+        walk->next[message->partition].offset = message->offset + 1;
+    return visit(walk, message, err);
+}
+
+/* False: the loop is over; *ok says whether well. */
+static bool follow_step(struct walk *walk, int64_t *ticked_us, bool *ok, struct err *err)
+{
+    const struct results_options *options = walk->options;
+    rd_kafka_message_t *message;
+
+    *ok = kafka_poll(walk->session->reader, 100, &message, err);
+    if (*ok && message) {
+        *ok = take_message(walk, message, err);
+        rd_kafka_message_destroy(message);
+    }
+    if (!*ok || !options->tick || clock_mono_us() - *ticked_us < 100000)
+        return *ok;
+    *ticked_us = clock_mono_us();
+    return options->tick(options->context, walk->tally);
 }
 
 bool results_follow(struct session *session, const struct results_options *options,
@@ -165,21 +271,15 @@ bool results_follow(struct session *session, const struct results_options *optio
 
     walk_open(&walk, session, options, tally);
     ok = assign(&walk, err);
-    while (ok && !results_done(tally) && !stop_requested()) {
-        rd_kafka_message_t *message;
-        ok = kafka_poll(session->reader, 100, &message, err);
-        if (ok && message) {
-            ok = visit(&walk, message, err);
-            rd_kafka_message_destroy(message);
-        }
-        if (ok && options->tick && clock_mono_us() - ticked_us >= 100000) {
-            ticked_us = clock_mono_us();
-            if (!options->tick(options->context, tally))
-                break;
-        }
-    }
+    while (ok && !tally->trimmed && results_state(tally) == RESULTS_OPEN && !stop_requested())
+        if (!follow_step(&walk, &ticked_us, &ok, err))
+            break;
     if (ok)
         ok = kafka_assign(session->reader, NULL, 0, err);
+    /* A job has all its outcomes before it has too many: only what follows them tells. */
+    if (ok && (tally->trimmed || results_done(tally)))
+        ok = read_to_end(&walk, walk.next, walk.next_count, err);
+    free(walk.next);
     idmap_close(walk.seen);
     return ok;
 }

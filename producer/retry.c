@@ -159,8 +159,8 @@ static bool visit(void *context, const struct result *result, struct err *err)
     return true;
 }
 
-static bool is_finished(const struct batch *batch, const struct results_tally *tally,
-                        struct err *err)
+static bool is_finished(const struct session *session, const struct batch *batch,
+                        const struct results_tally *tally, struct err *err)
 {
     const int size = batch->batch_id.size > 100 ? 100 : (int)batch->batch_id.size;
 
@@ -168,6 +168,10 @@ static bool is_finished(const struct batch *batch, const struct results_tally *t
         return err_set(err, ERR_RETRY,
                        "batch %.*s is not wholly submitted: submit its file again, then retry it",
                        size, batch->batch_id.data);
+    if (results_state(tally) == RESULTS_GONE || results_state(tally) == RESULTS_EXCESS) {
+        results_explain(session, batch, tally, err);
+        return false;
+    }
     return results_done(tally) ||
            err_set(err, ERR_RETRY,
                    "batch %.*s: %" PRIu64 " of %" PRIu64 " requests have no outcome yet; wait for "
@@ -193,8 +197,10 @@ static bool read_job(struct retry *retry, struct session *session, struct str ba
     walk.batch = state->record;
     if (!results_read(session, &walk, &tally, err))
         return false;
-    *unfinished = !is_finished(&state->record->u.batch, &tally, err);
-    return !*unfinished;
+    if (is_finished(session, &state->record->u.batch, &tally, err))
+        return true;
+    *unfinished = err->kind == ERR_RETRY;
+    return false;
 }
 
 bool retry_open(struct retry **retry, struct session *session, struct str tenant,

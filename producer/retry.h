@@ -28,7 +28,7 @@ bool retry_name(const char *batch_id, char id[BATCH_ID_SIZE_MAX + 1], struct err
 
 /* Reads the outcomes of a job of this tenant, of the job that it retried, and so on. RETRY where
  * Kafka does not answer or, with *unfinished, where outcomes are missing: the message says how many
- * and of which job. REJECT: there is no such job. */
+ * and of which job. REJECT: there is no such job, or its outcomes cannot be counted on. */
 bool retry_open(struct retry **retry, struct session *session, struct str tenant,
                 struct str batch_id, bool *unfinished, struct err *err);
 void retry_close(struct retry *retry); /* NULL is allowed */

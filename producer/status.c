@@ -37,7 +37,13 @@ static const struct config_program program = {
     .summary = "How far a job has come. Without BATCH, all jobs, a line each: when it was\n"
                "submitted, its state, answers of requests, how many of them are errors, its id,\n"
                "tenant and file. BATCH may be the beginning of an id.",
-    .epilogue = "Exit code: 0, 66 no such batch, 69 no answer from Kafka.",
+    .epilogue =
+        "State: submitting, in_progress, completed (every request has its outcome), cancelling,\n"
+        "cancelled; gone or partly_gone: results are no longer kept (14 days by default);\n"
+        "inconsistent: more outcomes than requests, as of two inputs under one name.\n"
+        "\n"
+        "Exit code: 0, 64 BATCH begins several ids, 65 inconsistent, 66 no such batch or its\n"
+        "results are no longer kept, 69 no answer from Kafka.",
     .keys = keys,
     .keys_count = sizeof keys / sizeof *keys,
     .arguments_max = 1,
@@ -81,11 +87,11 @@ static void print_line(const struct batch_state *state, const struct results_tal
 
     clock_format_ms(batch->created_ms, created);
     if (tally)
-        printf("%s  %-11s %8" PRIu64 "/%-8" PRIu64 " %6" PRIu64, created,
+        printf("%s  %-12s %8" PRIu64 "/%-8" PRIu64 " %6" PRIu64, created,
                command_state(state->cancelled, tally), tally->finished, batch->total,
                tally->finished - tally->by_status[RESULT_COMPLETED]);
     else
-        printf("%s  %-11s %8s/%-8" PRIu64 " %6s", created, state_submitted(state), "?",
+        printf("%s  %-12s %8s/%-8" PRIu64 " %6s", created, state_submitted(state), "?",
                batch->total, "?");
     for (size_t i = 0; i < 3; i++) {
         fputs("  ", stdout);
@@ -126,6 +132,16 @@ static int print_list(struct session *session, const struct options *options, bo
     return ok ? EX_OK : command_fail(command_code(&err), &err);
 }
 
+static int print_tally(const struct session *session, const struct options *options,
+                       const struct batch_state *state, const struct results_tally *tally)
+{
+    const struct batch *batch = &state->record->u.batch;
+
+    command_print_tally(batch, state->cancelled, tally, options->session.json);
+    fflush(stdout);
+    return command_check_tally(session, batch, tally);
+}
+
 static int print_batch(struct session *session, const struct options *options, const char *id)
 {
     struct results_options walk = {0};
@@ -138,7 +154,7 @@ static int print_batch(struct session *session, const struct options *options, c
         return code;
     walk.batch = state.record;
     if (results_read(session, &walk, &tally, &err))
-        command_print_tally(&state.record->u.batch, state.cancelled, &tally, options->session.json);
+        code = print_tally(session, options, &state, &tally);
     else
         code = command_fail(command_code(&err), &err);
     batch_free(&state);

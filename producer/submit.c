@@ -98,7 +98,7 @@ static const struct config_program program = {
         "    pelton submit file.jsonl --retry night.retry      # and this one night.retry2\n"
         "\n"
         "Exit code: 0 all lines sent (with --wait: and answered) or nothing to retry, 65 some\n"
-        "lines or requests ended in an error, 66 no such file or BATCH, 69 no answer from Kafka,\n"
+        "lines or requests are errors, 66 no file, BATCH or results, 69 no answer from Kafka,\n"
         "73 the file of --errors cannot be written, 75 unfinished: submit again, or with\n"
         "--retry once BATCH has all outcomes.",
     .keys = keys,
@@ -389,7 +389,7 @@ static int wait_for_results(struct submission *submission)
         command_print_tally(&submission->batch, false, &tally, true);
     else
         command_suggest_retry(&submission->batch, &tally, submission->path);
-    return command_code_of_tally(&tally);
+    return command_code_of_tally(&submission->session, &submission->batch, &tally);
 }
 
 /* Opens clients, what is to be left out, and the file of errors. False: return *code. */

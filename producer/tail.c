@@ -36,8 +36,9 @@ static const struct config_program program = {
         "lines, each after its custom_id. Requests that do not stream show their answer when\n"
         "it is there (see `pelton submit --stream`).",
     .epilogue =
-        "Exit code: 0 all answered, 65 some ended in an error, 66 no such batch or custom_id,\n"
-        "69 no answer from Kafka, 75 interrupted.",
+        "Exit code: 0 all answered, 64 BATCH begins several ids, 65 some ended in an error, 66 no\n"
+        "such batch or custom_id or the results are no longer kept (14 days by default), 69 no\n"
+        "answer from Kafka, 75 interrupted.",
     .keys = keys,
     .keys_count = sizeof keys / sizeof *keys,
     .arguments_max = 1,
@@ -54,6 +55,7 @@ struct tail {
     const struct options *options;
     struct idmap *answers; /* request_id to struct answer */
     bool found;            /* the request of --id has its outcome */
+    int code;              /* what that one's is */
 };
 
 static struct answer *answer_of(struct tail *tail, const struct request_id *id)
@@ -186,6 +188,7 @@ static bool visit(void *context, const struct result *result, struct err *err)
     answer->line = NULL;
     answer->line_size = 0;
     tail->found = true;
+    tail->code = result->status == RESULT_COMPLETED ? EX_OK : EX_DATAERR;
     return true;
 }
 
@@ -221,7 +224,9 @@ static int follow(struct session *session, const struct options *options, const 
                 options->id);
         code = command_fail(EX_NOINPUT, &err);
     } else {
-        code = *options->id && tail.found ? EX_OK : command_code_of_tally(&tally);
+        code = *options->id && tail.found
+                   ? tail.code
+                   : command_code_of_tally(session, &state.record->u.batch, &tally);
     }
     while (idmap_next(tail.answers, &cursor, NULL, &value))
         answer_free(value->pointer);

@@ -53,21 +53,23 @@ static bool visit(void *context, const rd_kafka_message_t *message, struct err *
     return true;
 }
 
-/* Where the first of the jobs begins; RD_KAFKA_OFFSET_BEGINNING is less than any offset. */
-static int64_t first_offset(const struct tallies *tallies, struct str topic, int32_t partition)
+/* Where the first of the jobs begins; notes of which one results were deleted below low. */
+static int64_t first_offset(struct tallies *tallies, struct str topic, int32_t partition,
+                            int64_t low)
 {
     int64_t first = INT64_MAX;
 
     for (size_t i = 0; i < tallies->count; i++) {
         const struct batch *batch = &tallies->jobs[i].record->u.batch;
-        int64_t offset = RD_KAFKA_OFFSET_BEGINNING;
+        int64_t offset = 0; /* of a partition that came later */
         for (size_t o = 0; o < batch->first_offsets_count; o++)
             if (batch->first_offsets[o].partition == partition &&
                 str_equal(batch->first_offsets[o].topic, topic))
                 offset = batch->first_offsets[o].offset;
         first = offset < first ? offset : first;
+        tallies->items[i].trimmed = tallies->items[i].trimmed || offset < low;
     }
-    return first;
+    return first < low ? low : first;
 }
 
 static bool find_positions(struct session *session, struct tallies *tallies,
@@ -75,10 +77,10 @@ static bool find_positions(struct session *session, struct tallies *tallies,
                            struct err *err)
 {
     for (int32_t p = 0; p < partitions; p++) {
-        int64_t low, end, first = first_offset(tallies, str_from(name), p);
+        int64_t low, end, first;
         if (!kafka_offsets(session->reader, name, p, SESSION_TIMEOUT_MS, &low, &end, err))
             return false;
-        first = first < low ? low : first;
+        first = first_offset(tallies, str_from(name), p, low);
         positions[p] = (struct kafka_position){name, p, first};
         tallies->walk += end > first ? (uint64_t)(end - first) : 0;
     }

@@ -26,6 +26,7 @@
 #include "common/check.h"
 #include "common/clock.h"
 #include "common/kafka.h"
+#include "common/kafka_admin.h"
 #include "common/topics.h"
 #include "schemas/codec.h"
 

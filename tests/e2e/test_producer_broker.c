@@ -168,6 +168,10 @@ static void test_whole_job(void **state)
                             requests.items[1]->u.request.custom_id.data),
                      0);
     assert_string_equal(output, "one\ntwo\n");
+    assert_int_equal(pelton("tail job --id %.*s", (int)requests.items[2]->u.request.custom_id.size,
+                            requests.items[2]->u.request.custom_id.data),
+                     65);
+    assert_says(" : failed: too long\n");
     assert_int_equal(pelton("tail job --id none"), 66);
     assert_says("batch job has no request \"none\"");
     assert_int_equal(pelton("tail"), 65); /* of the newest job */
@@ -212,11 +216,11 @@ static void test_submit_again(void **state)
     assert_int_equal(pelton("cancel pipe"), 0);
     assert_int_equal(pelton("cancel piped"), 0);
     assert_int_equal(pelton("status"), 0);
-    assert_says("  cancelling         0/1             0  piped  default  -\n");
-    assert_says("  completed          3/3             1  job  default  job.jsonl\n");
+    assert_says("  cancelling          0/1             0  piped  default  -\n");
+    assert_says("  completed           3/3             1  job  default  job.jsonl\n");
     assert_int_equal(pelton("status --no-answers"), 0);
-    assert_says("  cancelled          ?/1             ?  piped  default  -\n");
-    assert_says("  submitted          ?/3             ?  job  default  job.jsonl\n");
+    assert_says("  cancelled           ?/1             ?  piped  default  -\n");
+    assert_says("  submitted           ?/3             ?  job  default  job.jsonl\n");
 }
 
 int main(void)

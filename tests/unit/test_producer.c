@@ -426,6 +426,9 @@ static void test_meter_text(void **state)
 static void test_tally(void **state)
 {
     struct results_tally tally = {.total = 10, .complete = true, .finished = 10};
+    const struct session_options options = {.tenant = NULL};
+    const struct session session = {.options = &options};
+    const struct batch batch = {.batch_id = str_from("night")};
     char note[100];
 
     (void)state;
@@ -434,14 +437,49 @@ static void test_tally(void **state)
     command_note(&tally, note, sizeof note);
     assert_string_equal(note, "3 failed");
     assert_true(results_done(&tally));
-    assert_int_equal(command_code_of_tally(&tally), 65);
+    assert_int_equal(command_code_of_tally(&session, &batch, &tally), 65);
     tally.by_status[RESULT_COMPLETED] = 10;
-    assert_int_equal(command_code_of_tally(&tally), 0);
+    assert_int_equal(command_code_of_tally(&session, &batch, &tally), 0);
     tally.finished = 9;
-    assert_int_equal(command_code_of_tally(&tally), 75);
+    assert_int_equal(command_code_of_tally(&session, &batch, &tally), 75);
     tally.finished = 10;
     tally.complete = false; /* more may come */
     assert_false(results_done(&tally));
+}
+
+/* What retention has deleted is neither finished nor to come, and 11 outcomes of 10 requests are no
+ * success. */
+static void test_tally_unsound(void **state)
+{
+    struct results_tally tally = {.total = 10, .complete = true, .trimmed = true};
+    const struct session_options options = {.common = {.topic_prefix = "pelton."}};
+    const struct session session = {.options = &options};
+    const struct batch batch = {.batch_id = str_from("night")};
+    struct err err;
+
+    (void)state;
+    assert_int_equal(results_state(&tally), RESULTS_GONE);
+    assert_string_equal(command_state(true, &tally), "gone");
+    assert_int_equal(command_code_of_tally(&session, &batch, &tally), 66);
+    results_explain(&session, &batch, &tally, &err);
+    assert_string_equal(err.message,
+                        "the results of batch night are no longer kept: topic pelton.results "
+                        "begins after them; retention is 14 days by default");
+    tally.finished = tally.by_status[RESULT_COMPLETED] = 7;
+    assert_string_equal(command_state(false, &tally), "partly_gone");
+    assert_int_equal(command_code_of_tally(&session, &batch, &tally), 66);
+    results_explain(&session, &batch, &tally, &err);
+    assert_non_null(strstr(err.message, "3 of 10 results of batch night are no longer kept: "));
+    /* All are still there, though others' that stood before them are not. */
+    tally.finished = tally.by_status[RESULT_COMPLETED] = 10;
+    assert_string_equal(command_state(false, &tally), "completed");
+    assert_int_equal(command_code_of_tally(&session, &batch, &tally), 0);
+    tally.finished = tally.by_status[RESULT_COMPLETED] = 11;
+    assert_false(results_done(&tally));
+    assert_string_equal(command_state(false, &tally), "inconsistent");
+    assert_int_equal(command_code_of_tally(&session, &batch, &tally), 65);
+    results_explain(&session, &batch, &tally, &err);
+    assert_non_null(strstr(err.message, "batch night has 11 outcomes for 10 requests: "));
 }
 
 int main(void)
@@ -455,6 +493,7 @@ int main(void)
         cmocka_unit_test(test_render),         cmocka_unit_test(test_render_rejected),
         cmocka_unit_test(test_stream),         cmocka_unit_test(test_stream_unsound),
         cmocka_unit_test(test_meter_text),     cmocka_unit_test(test_tally),
+        cmocka_unit_test(test_tally_unsound),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
