@@ -307,7 +307,7 @@ static void long_prompts_wait_here(void **state)
 /* What came back needs a place as well, and a long one that came back keeps to its share. */
 static void returned_ones_count(void **state)
 {
-    const struct scheduler_config config = config_of();
+    struct scheduler_config config = config_of();
     struct fixture f;
 
     (void)state;
@@ -319,6 +319,15 @@ static void returned_ones_count(void **state)
     send(&f, LONG + 2, 20);
     fixture_hello(&f, 0, 102);
     assert_int_equal(given(&f, 20), 22);
+    fixture_close(&f);
+    config.long_share_percent = 25;
+    open(&f, &config, 1);
+    send(&f, LONG, 4);
+    assert_int_equal(given(&f, 20), 40);
+    fixture_goodbye(&f, 0, 101);
+    send(&f, 1, 4);
+    fixture_hello(&f, 0, 102);
+    assert_int_equal(given(&f, 20), 13);
     fixture_close(&f);
 }
 
