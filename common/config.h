@@ -59,6 +59,9 @@ struct config_key {
     const char *choices;       /* "a|b|c" for CONFIG_CHOICE */
     const char *word; /* a word allowed instead of a number ("auto"), stored as word_value */
     int64_t word_value;
+    /* CONFIG_STRING: what was expected instead of text, NULL where it is good. NULL: any text is.
+     */
+    const char *(*refuse)(const char *text);
     bool no_effect; /* accepted, but its feature is not there yet: one notice when it is set */
     const char *value_name; /* in --help; NULL: from the type */
     const char *help;       /* one sentence */
@@ -119,11 +122,13 @@ struct config_common {
      .offset = offsetof(owner, member.brokers),                                                    \
      .default_value = "127.0.0.1:9092",                                                            \
      .value_name = "HOST:PORT,...",                                                                \
+     .refuse = config_refuse_brokers,                                                              \
      .help = "Kafka brokers to start from."},                                                      \
         {.name = "topic_prefix",                                                                   \
          .type = CONFIG_STRING,                                                                    \
          .offset = offsetof(owner, member.topic_prefix),                                           \
          .default_value = "pelton.",                                                               \
+         .refuse = config_refuse_topic_prefix,                                                     \
          .help = "Put before the name of every topic."},                                           \
         {.name = "client_id",                                                                      \
          .type = CONFIG_STRING,                                                                    \
@@ -148,6 +153,10 @@ struct config_common {
         .offset = offsetof(owner, member.metrics_port), .default_value = "0", .min = -1,           \
         .max = 65535, .help = "Port for it; 0 takes a free one, -1 serves nothing."                \
     }
+
+/* For `refuse` of these keys. */
+const char *config_refuse_brokers(const char *text);
+const char *config_refuse_topic_prefix(const char *text);
 
 void config_help(const struct config_program *program, FILE *out);
 

@@ -293,6 +293,9 @@ bool config_store(struct config *config, const struct config_key *key, const cha
                        config_place_format(place, where), key->name, text, type_words[key->type],
                        key->type == CONFIG_CHOICE ? key->choices : "", key->word ? " or " : "",
                        key->word ? key->word : "");
+    } else if (key->refuse && key->refuse(text)) {
+        return err_set(err, ERR_REJECT, "%s: %s is \"%.60s\": expected %s",
+                       config_place_format(place, where), key->name, text, key->refuse(text));
     } else if (!check_bounds(key, &parsed, text, place, err)) {
         return false;
     }

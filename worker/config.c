@@ -1,10 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "worker/config.h"
 
+#include <string.h>
+
+#include "common/utf8.h"
+#include "schemas/codec.h"
+
 #define KEY(member) .offset = offsetof(struct worker_config, member)
 /* Bounds of durations are in microseconds. */
 #define MS 1000.0
 #define S  1000000.0
+
+/* No request could name it. */
+static const char *refuse_model_name(const char *text)
+{
+    size_t size = strlen(text);
+    bool good = size <= MODEL_ID_SIZE_MAX && utf8_valid(text, size);
+
+    for (size_t i = 0; i < size; i++)
+        good = good && (unsigned char)text[i] >= ' ' && text[i] != 0x7f;
+    return good ? NULL : "at most 256 bytes of UTF-8 without control characters";
+}
 
 static const struct config_key keys[] = {
     CONFIG_COMMON_KEYS(struct worker_config, common),
@@ -29,6 +45,7 @@ static const struct config_key keys[] = {
     {.name = "model_name",
      .type = CONFIG_STRING,
      KEY(model_name),
+     .refuse = refuse_model_name,
      .default_value = "",
      .help = "Name that requests address; the directory's own where empty."},
     {.name = "role",

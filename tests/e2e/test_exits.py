@@ -85,6 +85,20 @@ def test_command_line(name):
 
 
 @pytest.mark.parametrize("name", ALL)
+def test_names(name, tmp_path, file):
+    """What no broker could be asked for."""
+    for option, value in (("brokers", "host:xx"), ("topic-prefix", "bad prefix/")):
+        code, line = ends(name, f"--{option}", value, file=file)
+        key = option.replace("-", "_")
+        assert code == USAGE and line.startswith(
+            said(name, f'command line: {key} is "{value}": expected ')), line
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("brokers: host:0\n")
+    code, line = ends(name, "--config", broken, file=file)
+    assert code == CONFIG and line.startswith(said(name, f"{broken}:1: brokers is ")), line
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_config_file(name, tmp_path):
     missing = tmp_path / "none.yaml"
     code, line = ends(name, "--config", missing)

@@ -288,6 +288,44 @@ static void test_units(void **state)
     assert_false(config_parse_size("16 MX", &value));
 }
 
+static void test_brokers(void **state)
+{
+    static const char *const good[] = {
+        "h",     "h:1",     "h:65535",       " a:9092 , b,c:1,", "[::1]:9092",
+        "[::1]", "fe80::1", "SSL://h:9093",  "SASL_SSL://[::1]", "PLAINTEXT://h:9092/x",
+        "",      " ,",      "127.0.0.1:9092"};
+    static const char *const bad[] = {"h:xx",          "h:",         "h:0",     "h:65536",
+                                      "h:99999999999", "a:9092,b:x", "[::1]:x", "h:-1",
+                                      "SSL://h:x",     "h: 9092",    "h:9092x", ":x"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        if (config_refuse_brokers(good[i]))
+            fail_msg("%s is refused", good[i]);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (!config_refuse_brokers(bad[i]))
+            fail_msg("%s is taken", bad[i]);
+}
+
+static void test_topic_prefix(void **state)
+{
+    char text[202];
+
+    (void)state;
+    assert_null(config_refuse_topic_prefix(""));
+    assert_null(config_refuse_topic_prefix("Pelton-2_a."));
+    assert_non_null(config_refuse_topic_prefix("bad prefix"));
+    assert_non_null(config_refuse_topic_prefix("a/"));
+    assert_non_null(config_refuse_topic_prefix("\xc3\xa9"));
+    memset(text, 'a', sizeof text);
+    text[201] = '\0';
+    assert_non_null(config_refuse_topic_prefix(text));
+    text[200] = '\0';
+    assert_null(config_refuse_topic_prefix(text));
+    assert_false(load_yaml("topic_prefix: bad prefix/\n"));
+    assert_non_null(strstr(err.message, "file.yaml:1: topic_prefix is \"bad prefix/\": expected"));
+}
+
 static void test_without_kafka(void **state)
 {
     struct config_program local = program;
@@ -339,6 +377,8 @@ int main(void)
         cmocka_unit_test(test_yaml_errors),
         cmocka_unit_test(test_command_line_errors),
         cmocka_unit_test(test_units),
+        cmocka_unit_test(test_brokers),
+        cmocka_unit_test(test_topic_prefix),
         cmocka_unit_test(test_without_kafka),
         cmocka_unit_test(test_help_names_all),
     };

@@ -15,6 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "schemas/codec.h"
+
 static bool check(const char *yaml, struct worker_config *values, struct err *err)
 {
     struct config *config = NULL;
@@ -49,6 +51,24 @@ static void the_shipped_file_holds_the_defaults(void **state)
     assert_false(values.prefix_cache_shared || defaults.prefix_cache_shared);
 }
 
+static void a_model_name_is_one_that_requests_can_give(void **state)
+{
+    char yaml[64 + MODEL_ID_SIZE_MAX + 1];
+    struct worker_config values;
+    struct err err;
+
+    (void)state;
+    for (size_t more = 0; more < 2; more++) {
+        int at = sprintf(yaml, "model: x\nmodel_name: ");
+        memset(yaml + at, 'n', MODEL_ID_SIZE_MAX + more);
+        yaml[(size_t)at + MODEL_ID_SIZE_MAX + more] = '\0';
+        assert_int_equal(check(yaml, &values, &err), more == 0);
+    }
+    assert_non_null(strstr(err.message, "at most 256 bytes"));
+    assert_false(check("model: x\nmodel_name: \"a\\nb\"", &values, &err));
+    assert_true(check("model: x\nmodel_name: Modèle/7 B", &values, &err));
+}
+
 static void bad_values_are_one_line(void **state)
 {
     static const struct {
@@ -57,6 +77,7 @@ static void bad_values_are_one_line(void **state)
         {"model: x\nrole: prefill", "role prefill hands KV caches over through the external KV"},
         {"model: x\nrole: decode", "role decode"},
         {"slot: 1", "model directory is missing"},
+        {"model: x\nmodel_name: \"a\\x7f\"", "without control characters"},
         {"model: x\nmax_batch_size: 0", "max_batch_size"},
         {"model: x\nnumerics: f64", "numerics"},
         {"model: x\nmax_batch_sizes: 4", "max_batch_size"},
@@ -88,6 +109,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_shipped_file_holds_the_defaults),
+        cmocka_unit_test(a_model_name_is_one_that_requests_can_give),
         cmocka_unit_test(bad_values_are_one_line),
         cmocka_unit_test(the_published_key_is_known),
     };

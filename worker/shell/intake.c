@@ -51,8 +51,9 @@ static bool refuse(struct session *session, struct task *task, enum failure_kind
     char id[REQUEST_ID_TEXT_SIZE + 1];
 
     request_id_format(&request->request_id, id);
-    LOG_INFO("refused", "request=%s code=%s param=%s error=%s", id, fault->code, fault->param,
-             message);
+    /* A file of many requests may be refused line by line: the results say it, and the metrics. */
+    LOG_DEBUG("refused", "request=%s code=%s param=%s error=%s", id, fault->code, fault->param,
+              message);
     return publisher_report(&session->publisher,
                             report_failed(task_ref(task), kind, fault->code, fault->param, message),
                             err);
