@@ -197,13 +197,27 @@ static void ignore_notice(void *context, const PGresult *result)
     "SET statement_timeout = '60s'; SET tcp_keepalives_idle = 10; "                                \
     "SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 4; SET tcp_user_timeout = 30000"
 
-/* libpq gives no code for these: nobody was asked yet, or the server has no such role or database.
- * Its texts are English here, since nothing calls setlocale(). */
+/* libpq gives no code for these: nobody was asked yet, or the server has no such role or database,
+ * or class 28, it does not let this login in. libpq's texts are English here, since nothing calls
+ * setlocale(); a server that speaks otherwise is waited for. So are LDAP, RADIUS, PAM and GSSAPI,
+ * whose own servers may be away. */
 static bool fail_connecting(struct store *store, struct err *err)
 {
+    static const char *const refusals[] = {"does not exist",
+                                           "password authentication failed",
+                                           "Peer authentication failed",
+                                           "Ident authentication failed",
+                                           "certificate authentication failed",
+                                           "no pg_hba.conf entry",
+                                           "pg_hba.conf rejects",
+                                           "is not permitted to log in"};
     const char *text = PQerrorMessage(store->conn);
+    const char *refusal = strstr(text, "FATAL: ");
     bool settings = !strncmp(text, "invalid ", 8) || !strncmp(text, "missing \"", 9) ||
-                    (strstr(text, "FATAL: ") && strstr(text, "does not exist"));
+                    PQconnectionNeedsPassword(store->conn);
+
+    for (size_t i = 0; refusal && i < sizeof refusals / sizeof *refusals; i++)
+        settings = settings || strstr(refusal, refusals[i]);
 
     fail(store, NULL, "connecting to PostgreSQL", err);
     err->kind = settings ? ERR_REJECT : ERR_RETRY;

@@ -275,6 +275,35 @@ def test_what_stays_wrong_ends_it(system):
             other.execute(f"DROP DATABASE {system.database}_empty")
 
 
+def test_a_login_that_is_refused(system):
+    """Ends a ledger that has never worked; one that has waits for whoever is at work there."""
+    login = f"{system.database}_login"
+    refused = f'password authentication failed for user "{login}"'
+    system.env = system.env | {"PGUSER": login, "PGPASSWORD": "right"}
+    with harness.psycopg.connect(dbname=system.database, autocommit=True) as admin:
+        first = system.program("ledger", "--lag-interval", "200ms")
+        assert first.process.wait(60) == os.EX_CONFIG and refused in first.tail()  # no such role
+        admin.execute(f"CREATE ROLE {login} LOGIN PASSWORD 'wrong' IN ROLE pelton_ledger")
+        try:
+            first.start()
+            assert first.process.wait(60) == os.EX_CONFIG and refused in first.tail()
+            admin.execute(f"ALTER ROLE {login} PASSWORD 'right'")
+            first.start()
+            wait_for("the ledger is ready", first.ready)
+            admin.execute(f"ALTER ROLE {login} PASSWORD 'changed'")
+            admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                          "WHERE usename = %s", (login,))
+            produce(system, [encoded(usage("meanwhile"))])
+            wait_for("a reason", lambda: refused in first.get("/readyz")[1])
+            admin.execute(f"ALTER ROLE {login} PASSWORD 'right'")
+            wait_for("one row", lambda: system.booked() == 1)
+            first.kill()
+        finally:
+            admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                          "WHERE usename = %s", (login,))
+            admin.execute(f"DROP ROLE {login}")
+
+
 def test_new_partitions_are_found(system):
     ledger = start(system)
     admin = AdminClient({"bootstrap.servers": system.services.brokers})
