@@ -2,10 +2,15 @@
  *
  * pelton - the producer's command line: jobs in, answers out.
  */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sysexits.h>
+#include <unistd.h>
 
+#include "common/exits.h"
 #include "common/stop.h"
 #include "producer/command.h"
 
@@ -31,12 +36,13 @@ static int usage(FILE *out, int code)
         fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].help);
     fputs("\n`pelton COMMAND --help` lists the options. Kafka is looked for at 127.0.0.1:9092; "
           "--brokers or\n"
-          "a file given by --config say otherwise.\n",
+          "a file given by --config say otherwise. Exit code 73: standard output cannot be "
+          "written.\n",
           out);
     return code;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : NULL;
 
@@ -48,10 +54,42 @@ int main(int argc, char **argv)
         puts("pelton " PELTON_VERSION);
         return EX_OK;
     }
-    stop_install();
     for (size_t i = 0; i < COMMAND_COUNT; i++)
         if (strcmp(commands[i].name, name) == 0)
             return commands[i].run(argc - 1, argv + 1);
     fprintf(stderr, "pelton: unknown command \"%s\"\n\n", name);
     return usage(stderr, EX_USAGE);
+}
+
+static bool is_closed_pipe(int fd)
+{
+    struct pollfd poller = {.fd = fd, .events = POLLOUT};
+
+    return poll(&poller, 1, 0) == 1 && (poller.revents & POLLERR) != 0;
+}
+
+/* What was printed has to be somewhere, or the code says so. A closed pipe ends us as it would have
+ * without stop_install(), which a broker's closed connection needs. */
+static int finish(int code)
+{
+    const bool has_failed = ferror(stdout) != 0;
+    const char *why = "could not be written";
+    struct err err;
+
+    if (fflush(stdout) != 0)
+        why = strerror(errno);
+    else if (!has_failed)
+        return code;
+    if (is_closed_pipe(STDOUT_FILENO)) {
+        signal(SIGPIPE, SIG_DFL);
+        raise(SIGPIPE);
+    }
+    err_set(&err, ERR_REJECT, "standard output: %s", why);
+    return code == EX_CANTCREAT ? code : exits_with(EX_CANTCREAT, "pelton", &err);
+}
+
+int main(int argc, char **argv)
+{
+    stop_install();
+    return finish(run(argc, argv));
 }

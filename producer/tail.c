@@ -197,7 +197,7 @@ static bool tick(void *context, const struct results_tally *tally)
     const struct tail *tail = context;
 
     (void)tally;
-    return !(*tail->options->id && tail->found);
+    return !(*tail->options->id && tail->found) && !ferror(stdout); /* nobody would see the rest */
 }
 
 static int follow(struct session *session, const struct options *options, const char *id)

@@ -2,6 +2,8 @@
  *
  * Whose a job is: two tenants with one id, two programs with one id, and what came before.
  */
+#include <signal.h>
+
 #include "tests/e2e/producer_fixture.h"
 
 /* Two `pelton submit` at once; the larger of their exit codes, output has what both say. */
@@ -257,12 +259,68 @@ static void test_results_excess(void **state)
     assert_says("  inconsistent        2/1             0  twice  ");
 }
 
+/* pelton COMMAND | true: the exit code where nobody reads; output has standard error. */
+static int pelton_unread(const char *arguments)
+{
+    char command[1000];
+
+    snprintf(command, sizeof command,
+             "cd %s && { timeout 60 %s %s --brokers %s --topic-prefix %s 2>said; echo $? >code; } "
+             "| true; cat said; exit $(cat code)",
+             folder, PELTON_BINARY, arguments, brokers, prefix);
+    return shell(command);
+}
+
+/* pelton COMMAND >/dev/full: output has standard error. */
+static int pelton_full(const char *arguments)
+{
+    char command[1000];
+
+    snprintf(command, sizeof command,
+             "cd %s && timeout 60 %s %s --brokers %s --topic-prefix %s 2>&1 >/dev/full", folder,
+             PELTON_BINARY, arguments, brokers, prefix);
+    return shell(command);
+}
+
+/* No command succeeds whose output is lost. */
+static void test_output_lost(void **state)
+{
+    static const char *const commands[] = {
+        "status",
+        "status --json",
+        "status lost",
+        "tail lost",
+        "collect lost",
+        "status --help",
+        "topics list",
+        "cancel lost",
+        "--version",
+        "--help",
+        "submit lost.jsonl --batch lost",
+        "submit lost.jsonl --batch lost --json",
+    };
+
+    (void)state;
+    write_file("lost.jsonl", LINE("a"));
+    assert_int_equal(pelton("submit lost.jsonl --batch lost"), 0);
+    put_result("lost", "a");
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        if (pelton_full(commands[i]) != 73)
+            fail_msg("%s: %s", commands[i], output);
+        assert_says("pelton: standard output: ");
+    }
+    assert_int_equal(pelton_unread("status"), 128 + SIGPIPE);
+    assert_string_equal(output, "");
+    assert_int_equal(pelton_unread("tail lost"), 128 + SIGPIPE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tenants),      cmocka_unit_test(test_simultaneous),
         cmocka_unit_test(test_unfinished),   cmocka_unit_test(test_errors_are_whole),
         cmocka_unit_test(test_results_gone), cmocka_unit_test(test_results_excess),
+        cmocka_unit_test(test_output_lost),
     };
 
     return has_broker() ? cmocka_run_group_tests(tests, setup, teardown) : 77;
