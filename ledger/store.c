@@ -11,6 +11,7 @@
 #include "common/check.h"
 #include "common/clock.h"
 #include "common/stop.h"
+#include "ledger/sqlstate.h"
 #include "ledger/statement.h"
 
 enum {
@@ -24,52 +25,6 @@ struct store {
     const char *topic;
 };
 
-/* Whom an SQLSTATE is about. What is not listed, a lost connection included,
- * may be of the records: ABORT. */
-static enum err_kind kind_of_state(const char *state)
-{
-    static const struct {
-        const char *prefix;
-        enum err_kind kind;
-    } kinds[] = {
-        /* see migrations/deploy/kafka_offset.sql */
-        {"PL001", ERR_FATAL},
-        {"PL002", ERR_RETRY},
-        {"PL003", ERR_FATAL},
-        /* Of the record: a value or row that the tables do not take. 54 is a limit of the server,
-         * such as the 2,704 bytes of an index entry; P0 what a trigger raises. */
-        {"21", ERR_REJECT},
-        {"22", ERR_REJECT},
-        {"23", ERR_REJECT},
-        {"44", ERR_REJECT},
-        {"54", ERR_REJECT},
-        {"P0", ERR_REJECT},
-        /* Of the moment: connection, transaction, room, locks, an operator, the machine. */
-        {"08", ERR_RETRY},
-        {"25", ERR_RETRY},
-        {"40", ERR_RETRY},
-        {"53", ERR_RETRY},
-        {"55", ERR_RETRY},
-        {"57", ERR_RETRY},
-        {"58", ERR_RETRY},
-        {"F0", ERR_RETRY},
-        /* Of the installation: rights, names, tables, damaged data. No record is to blame, and
-         * somebody has to mend it: store_open() makes a REJECT of some. */
-        {"0A", ERR_RETRY},
-        {"28", ERR_RETRY},
-        {"3D", ERR_RETRY},
-        {"3F", ERR_RETRY},
-        {"42", ERR_RETRY},
-        {"XX001", ERR_RETRY},
-        {"XX002", ERR_RETRY},
-    };
-
-    for (size_t i = 0; state && i < sizeof kinds / sizeof *kinds; i++)
-        if (!strncmp(state, kinds[i].prefix, strlen(kinds[i].prefix)))
-            return kinds[i].kind;
-    return ERR_ABORT;
-}
-
 /* The first line of what the server said. */
 static bool fail(struct store *store, const PGresult *result, const char *what, struct err *err)
 {
@@ -78,23 +33,16 @@ static bool fail(struct store *store, const PGresult *result, const char *what, 
 
     if (!text || !*text)
         text = PQerrorMessage(store->conn);
-    return err_set(err, kind_of_state(state), "%s: %.*s", what, (int)strcspn(text, "\n"), text);
+    return err_set(err, sqlstate_kind(state), "%s: %.*s", what, (int)strcspn(text, "\n"), text);
 }
 
-/* What stays wrong however often it is tried: a role that is not there or not ours to take, and
- * tables, functions or columns that are missing. */
+/* RETRY but for what stays wrong however often it is tried: REJECT. */
 static bool fail_opening(struct store *store, const PGresult *result, const char *what,
                          struct err *err)
 {
-    static const char *const states[] = {"22023", "42501", "42704", "3F000",
-                                         "42P01", "42883", "42703"};
-    const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-
     fail(store, result, what, err);
-    err->kind = ERR_RETRY;
-    for (size_t i = 0; state && i < sizeof states / sizeof *states; i++)
-        if (!strcmp(state, states[i]))
-            err->kind = ERR_REJECT;
+    err->kind =
+        sqlstate_stays(PQresultErrorField(result, PG_DIAG_SQLSTATE)) ? ERR_REJECT : ERR_RETRY;
     return false;
 }
 
@@ -197,27 +145,10 @@ static void ignore_notice(void *context, const PGresult *result)
     "SET statement_timeout = '60s'; SET tcp_keepalives_idle = 10; "                                \
     "SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 4; SET tcp_user_timeout = 30000"
 
-/* libpq gives no code for these: nobody was asked yet, or the server has no such role or database,
- * or class 28, it does not let this login in. libpq's texts are English here, since nothing calls
- * setlocale(); a server that speaks otherwise is waited for. So are LDAP, RADIUS, PAM and GSSAPI,
- * whose own servers may be away. */
 static bool fail_connecting(struct store *store, struct err *err)
 {
-    static const char *const refusals[] = {"does not exist",
-                                           "password authentication failed",
-                                           "Peer authentication failed",
-                                           "Ident authentication failed",
-                                           "certificate authentication failed",
-                                           "no pg_hba.conf entry",
-                                           "pg_hba.conf rejects",
-                                           "is not permitted to log in"};
-    const char *text = PQerrorMessage(store->conn);
-    const char *refusal = strstr(text, "FATAL: ");
-    bool settings = !strncmp(text, "invalid ", 8) || !strncmp(text, "missing \"", 9) ||
-                    PQconnectionNeedsPassword(store->conn);
-
-    for (size_t i = 0; refusal && i < sizeof refusals / sizeof *refusals; i++)
-        settings = settings || strstr(refusal, refusals[i]);
+    bool settings =
+        sqlstate_refused(PQerrorMessage(store->conn)) || PQconnectionNeedsPassword(store->conn);
 
     fail(store, NULL, "connecting to PostgreSQL", err);
     err->kind = settings ? ERR_REJECT : ERR_RETRY;
