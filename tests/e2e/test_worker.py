@@ -246,6 +246,17 @@ def test_a_lease_that_does_not_come_back_ends_the_incarnation(bench):
     assert leader.of("Done")[0]["incarnation"] == leader.incarnation
 
 
+def test_an_idle_worker_says_that_it_has_no_lease(bench):
+    leader = bench.leader
+    leader.renewing = False
+    worker = bench.worker()
+    leader.wait("a warning", lambda: "event=lease_missing" in worker.log())
+    leader.renewing = True
+    leader.wait("the end of it", lambda: "event=lease_back" in worker.log())
+    assert worker.log().count("event=lease_missing") == 1
+    assert len(leader.hellos) == 1  # with nothing to drop it keeps its name
+
+
 def test_the_newest_worker_of_a_slot_wins(bench):
     leader = bench.leader
     older = bench.worker()

@@ -76,6 +76,34 @@ static void a_late_renewal_revives_it(void **state)
     assert_true(lease_valid(&lease, 9000));
 }
 
+static void its_lack_is_told_after_10_s_and_once_a_minute(void **state)
+{
+    static const struct {
+        int64_t at_s;
+        bool valid;
+        enum lease_word word;
+        int64_t seconds;
+    } looks[] = {
+        {1, true, LEASE_NOTHING_NEW, 0},    {5, false, LEASE_NOTHING_NEW, 0},
+        {14, false, LEASE_NOTHING_NEW, 9},  {14, true, LEASE_NOTHING_NEW, 9}, /* a new leader */
+        {20, false, LEASE_NOTHING_NEW, 0},  {30, false, LEASE_MISSING, 10},
+        {31, false, LEASE_NOTHING_NEW, 11}, {89, false, LEASE_NOTHING_NEW, 69},
+        {90, false, LEASE_MISSING, 70},     {149, false, LEASE_NOTHING_NEW, 129},
+        {151, false, LEASE_MISSING, 131},   {152, true, LEASE_BACK, 132},
+        {153, true, LEASE_NOTHING_NEW, 0},  {154, false, LEASE_NOTHING_NEW, 0},
+        {163, false, LEASE_NOTHING_NEW, 9}, {164, false, LEASE_MISSING, 10},
+    };
+    struct lease_watch watch = {0};
+    int64_t seconds;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof looks / sizeof *looks; i++) {
+        assert_int_equal(lease_look(&watch, looks[i].valid, looks[i].at_s * 1000000, &seconds),
+                         looks[i].word);
+        assert_int_equal(seconds, looks[i].seconds);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -83,6 +111,7 @@ int main(void)
         cmocka_unit_test(an_older_renewal_takes_nothing_away),
         cmocka_unit_test(unknown_heartbeats_renew_nothing),
         cmocka_unit_test(a_late_renewal_revives_it),
+        cmocka_unit_test(its_lack_is_told_after_10_s_and_once_a_minute),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -134,6 +134,8 @@ bool intake_command(struct session *session, struct record *record, struct err *
         record_free(record);
         return true;
     }
+    /* Whoever it is for: a leader that spoke to this slot's former worker is the newest all the
+     * same, and what an older one still sends must not count. */
     session->epoch = epoch;
     if (!request_id_equal(incarnation, &session->incarnation)) {
         record_free(record);

@@ -35,4 +35,15 @@ bool lease_renew(struct lease *lease, int64_t heartbeat_seq);
 
 bool lease_valid(const struct lease *lease, int64_t now_us);
 
+/* Is the lack of a lease worth a line of the log? After 10 s, which outlast the change of a
+ * scheduler, and then once a minute; and once it is over. Zeroed at first. */
+struct lease_watch {
+    int64_t since_us; /* without a lease; 0: with one */
+    int64_t told_us;  /* 0: not yet */
+};
+enum lease_word { LEASE_NOTHING_NEW, LEASE_MISSING, LEASE_BACK };
+
+/* Asked at every turn. *seconds: how long it is missing, or was. */
+enum lease_word lease_look(struct lease_watch *watch, bool valid, int64_t now_us, int64_t *seconds);
+
 #endif

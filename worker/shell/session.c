@@ -246,6 +246,25 @@ static bool is_lost(const struct session *session, int64_t now_us)
     return tasks_count(&session->tasks) > 0 && now_us > since_us + session->options.keep_us;
 }
 
+/* An idle worker without a scheduler has nothing else to say. */
+static void watch_lease(struct session *session, int64_t now_us)
+{
+    int64_t seconds;
+
+    switch (
+        lease_look(&session->lease_watch, lease_valid(&session->lease, now_us), now_us, &seconds)) {
+    case LEASE_NOTHING_NEW:
+        break;
+    case LEASE_MISSING:
+        LOG_WARN("lease_missing", "slot=%u seconds=%lld tasks=%zu reason=%s", session->options.slot,
+                 (long long)seconds, tasks_count(&session->tasks), "no lease from a scheduler");
+        break;
+    case LEASE_BACK:
+        LOG_INFO("lease_back", "slot=%u seconds=%lld", session->options.slot, (long long)seconds);
+        break;
+    }
+}
+
 enum ending { ENDING_STOP, ENDING_LOST, ENDING_ERROR };
 
 static enum ending serve(struct session *session, struct err *err)
@@ -255,6 +274,7 @@ static enum ending serve(struct session *session, struct err *err)
 
         if (!turn(session, err) || !runner_healthy(session->options.runner, err))
             return ENDING_ERROR;
+        watch_lease(session, clock_mono_us());
         if (session->superseded) {
             err_set(err, ERR_REJECT, "slot %u was taken by another worker", session->options.slot);
             return ENDING_ERROR;

@@ -37,6 +37,7 @@ struct session {
     struct tasks tasks;
     struct publisher publisher;
     struct lease lease;
+    struct lease_watch lease_watch; /* over all incarnations */
     struct request_id incarnation;
     int64_t up_since_ms;
     int64_t hello_us;
