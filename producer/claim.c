@@ -5,8 +5,22 @@
 
 #include "common/clock.h"
 
-bool claim_send(struct session *session, const struct batch *batch, struct request_id *claim,
-                struct batch_state *state, struct err *err)
+void claim_stream_hash(const struct raw_line *first, uint8_t hash[SHA256_SIZE])
+{
+    /* So that no stream is taken for a file of one line. */
+    static const char domain[] = "pelton stream, first line\n";
+    struct sha256 *sha = sha256_open();
+
+    sha256_update(sha, domain, sizeof domain - 1);
+    if (first->data)
+        sha256_update(sha, first->data, first->size);
+    else
+        sha256_update(sha, &first->size, sizeof first->size);
+    sha256_close(sha, hash);
+}
+
+bool claim_send(struct session *session, const struct batch *batch, struct batch_state *state,
+                struct err *err)
 {
     struct record record = {.type = RECORD_BATCH_CLAIM,
                             .u.batch_claim = {.batch_id = batch->batch_id,
@@ -17,7 +31,6 @@ bool claim_send(struct session *session, const struct batch *batch, struct reque
 
     memcpy(record.u.batch_claim.file_hash, batch->file_hash, SHA256_SIZE);
     uuid_random(record.u.batch_claim.claim.bytes);
-    *claim = record.u.batch_claim.claim;
     if (!session_control(session, &record, err))
         return false;
     batch_free(state);
@@ -49,25 +62,16 @@ static bool check_retry_of(const struct batch *batch, struct str retry_of, struc
                    id.data);
 }
 
-bool claim_check(const struct batch *batch, const struct request_id *claim,
-                 const struct batch_state *state, struct err *err)
+bool claim_check(const struct batch *batch, const struct batch_state *state, struct err *err)
 {
-    static const uint8_t unknown[SHA256_SIZE];
     const struct batch *begun = state->record ? &state->record->u.batch : NULL;
     const struct batch_claim *first = state->claim ? &state->claim->u.batch_claim : NULL;
-    const bool is_stdin = memcmp(batch->file_hash, unknown, SHA256_SIZE) == 0;
     const struct str id = batch->batch_id;
     const struct str name = begun ? begun->file_name : first->file_name;
     const struct str retry_of = begun ? begun->retry_of : first->retry_of;
-    bool ours;
+    const uint8_t *hash = begun ? begun->file_hash : first->file_hash;
+    const bool ours = memcmp(hash, batch->file_hash, SHA256_SIZE) == 0;
 
-    if (is_stdin && claim) /* nothing was there when we began, so nothing was interrupted */
-        ours = request_id_equal(&first->claim, claim);
-    else if (begun)
-        ours = memcmp(begun->file_hash, batch->file_hash, SHA256_SIZE) == 0 &&
-               !(is_stdin && begun->complete);
-    else
-        ours = memcmp(first->file_hash, batch->file_hash, SHA256_SIZE) == 0;
     if (!check_retry_of(batch, retry_of, err))
         return false;
     if (ours)

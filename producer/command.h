@@ -4,7 +4,8 @@
  *
  * Exit codes are those of sysexits.h:
  *    0  done
- *   64  usage: an option or argument                65  some lines or requests ended in an error
+ *   64  usage: an option or argument, such as a job's name that is another file's
+ *   65  some lines or requests ended in an error, or the file changed while it was sent
  *   66  no such file or batch; its results are gone 69  Kafka does not answer, or lacks our topics
  *   70  a fault of ours                             73  an output file cannot be written
  *   78  the file of --config: not there, or a mistake in it; a Kafka setting (-X)

@@ -149,6 +149,14 @@ bool lines_next(struct lines *lines, struct raw_line *line, bool *end, struct er
     }
 }
 
+bool lines_is_stream(const char *path)
+{
+    struct stat status;
+
+    return strcmp(path, "-") == 0 ||
+           (stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode));
+}
+
 bool lines_hash_file(const char *path, uint8_t digest[SHA256_SIZE], uint64_t *size, struct err *err)
 {
     struct lines *lines;
@@ -156,9 +164,7 @@ bool lines_hash_file(const char *path, uint8_t digest[SHA256_SIZE], uint64_t *si
     bool ok = true;
 
     if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
-        return err_set(err, ERR_REJECT,
-                       "%.120s is no regular file: its batch id cannot be its hash; give --batch",
-                       path);
+        return err_set(err, ERR_REJECT, "%.120s is no regular file", path);
     if (!lines_open(&lines, path, 0, err))
         return false;
     while (ok && !lines->at_end) {

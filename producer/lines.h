@@ -33,6 +33,9 @@ uint64_t lines_bytes_read(const struct lines *lines);
 /* digest (may be NULL) receives the hash of everything read. NULL is allowed. */
 void lines_close(struct lines *lines, uint8_t digest[SHA256_SIZE]);
 
+/* Can it be read only once? "-", a pipe, a device; not a directory, nor what is not there. */
+bool lines_is_stream(const char *path);
+
 /* Hash of a regular file. REJECT for what cannot be read twice: a pipe, a directory. */
 bool lines_hash_file(const char *path, uint8_t digest[SHA256_SIZE], uint64_t *size,
                      struct err *err);

@@ -12,120 +12,33 @@
 #include "common/stop.h"
 #include "producer/claim.h"
 #include "producer/command.h"
+#include "producer/job.h"
 #include "producer/line.h"
 #include "producer/meter.h"
 #include "producer/output.h"
 #include "producer/render.h"
 #include "producer/retry.h"
-
-struct options {
-    struct session_options session;
-    const char *batch;
-    const char *retry;
-    int class;
-    int64_t window_us;
-    bool stream;
-    bool wait;
-    const char *errors;
-};
-
-static const struct config_key keys[] = {
-    {.name = "batch",
-     .letter = 'b',
-     .type = CONFIG_STRING,
-     .offset = offsetof(struct options, batch),
-     .value_name = "ID",
-     .help =
-         "Name of the job; the file's SHA-256 where it is not given. Needed for standard input. "
-         "Of a retry: BATCH.retry, BATCH.retry2 and so on where it is not given."},
-    {.name = "retry",
-     .type = CONFIG_STRING,
-     .offset = offsetof(struct options, retry),
-     .value_name = "BATCH",
-     .help = "Send only what this finished job of the tenant (its whole id) has no answer for."},
-    {.name = "class",
-     .letter = 'c',
-     .type = CONFIG_CHOICE,
-     .offset = offsetof(struct options, class),
-     .choices = "interactive|bulk",
-     .default_value = "bulk",
-     .help = "Service class; interactive requests go first."},
-    {.name = "completion_window",
-     .type = CONFIG_DURATION,
-     .offset = offsetof(struct options, window_us),
-     .min = 1e6,
-     .max = 3650 * 86400e6,
-     .word = "0",
-     .help = "Requests that are not answered by then expire, such as 24h; 0, the default: never."},
-    {.name = "stream",
-     .type = CONFIG_BOOL,
-     .offset = offsetof(struct options, stream),
-     .help =
-         "Publish tokens as they come, for `pelton tail`; interactive requests do without asking, "
-         "--no-stream keeps them from it."},
-    {.name = "wait",
-     .letter = 'w',
-     .type = CONFIG_BOOL,
-     .offset = offsetof(struct options, wait),
-     .help = "Wait until every request has its outcome."},
-    {.name = "errors",
-     .letter = 'e',
-     .type = CONFIG_STRING,
-     .offset = offsetof(struct options, errors),
-     .value_name = "FILE",
-     .help =
-         "Write lines that cannot be requests to this file, in the form of a Batch error file."},
-    SESSION_TENANT_KEY(struct options, session, TENANT_DEFAULT, "Who pays."),
-    SESSION_KEYS(struct options, session),
-};
-
-static const struct config_program program = {
-    .name = "pelton submit",
-    .version = PELTON_VERSION,
-    .synopsis = "[options] FILE.jsonl|-",
-    .summary = "Sends the lines of an OpenAI Batch file (custom_id, method, url, body) to Kafka.\n"
-               "A line that cannot be a request is reported with its number and left out; blank\n"
-               "lines are passed over. Sending the same file again does no harm: requests are\n"
-               "known by tenant, batch and custom_id.",
-    .epilogue =
-        "--retry BATCH: the file, corrected or not, is compared by custom_id with the outcomes\n"
-        "of BATCH. Lines that failed, expired or were cancelled are sent, and so are lines that\n"
-        "BATCH never had, such as those rejected then. Left out is what was answered by BATCH or\n"
-        "by a job of which BATCH is a retry itself, whatever its body is now. It becomes a job\n"
-        "of its own; sending the same retry again does no harm.\n"
-        "    pelton submit file.jsonl --batch night --wait     # some requests fail\n"
-        "    pelton submit file.jsonl --retry night --wait     # is named night.retry\n"
-        "    pelton submit file.jsonl --retry night.retry      # and this one night.retry2\n"
-        "\n"
-        "Exit code: 0 all lines sent (with --wait: and answered) or nothing to retry, 65 some\n"
-        "lines or requests are errors, 66 no file, BATCH or results, 69 no answer from Kafka,\n"
-        "73 the file of --errors cannot be written, 75 unfinished: submit again, or with\n"
-        "--retry once BATCH has all outcomes.",
-    .keys = keys,
-    .keys_count = sizeof keys / sizeof *keys,
-    .arguments_max = 1,
-};
+#include "producer/submit_options.h"
 
 enum { REJECTED_SHOWN_MAX = 20 }; /* on the terminal; the file has them all */
 
 struct submission {
-    const struct options *options;
+    const struct submit_options *options;
     bool is_named;       /* --batch was given */
     bool is_retry;       /* --retry was given */
     struct retry *retry; /* what it leaves out, else NULL */
-    bool has_begun;      /* the job: it is ours to finish */
-    int begin_code;      /* why it could not begin, else 0 */
+    bool is_spent;       /* the job has lines of two files */
+    bool has_first;      /* line: it was looked at */
+    int code;            /* of the failure, where it is known better than by its kind */
     enum stream_mode stream;
     enum topic topic; /* of the requests */
     struct session session;
     const char *path;
     char batch_id[BATCH_ID_SIZE_MAX + 1];
     uint64_t file_size; /* 0: unknown */
-    struct batch batch;
-    struct partition_offset *first_offsets; /* of a new job; for free() */
-    char *names;
-    struct batch_state before; /* what was known of the job */
-    struct idmap *line_of;     /* request_id to line */
+    struct job job;
+    struct idmap *line_of; /* request_id to line */
+    uint64_t foreign;      /* answers to requests that are not in line_of */
     struct output errors;
     struct buffer buffer;
     struct meter meter;
@@ -133,8 +46,8 @@ struct submission {
 
 static bool check_batch_id(struct submission *submission, struct err *err)
 {
-    const struct options *options = submission->options;
-    const bool is_stdin = strcmp(submission->path, "-") == 0;
+    const struct submit_options *options = submission->options;
+    const bool is_stream = lines_is_stream(submission->path);
     uint8_t digest[SHA256_SIZE];
 
     if (submission->is_named &&
@@ -145,14 +58,14 @@ static bool check_batch_id(struct submission *submission, struct err *err)
         (!command_check_name("--retry", options->retry, BATCH_ID_SIZE_MAX, err) ||
          !retry_name(options->retry, submission->batch_id, err)))
         return false;
-    if (!*submission->batch_id && is_stdin)
-        return err_set(err, ERR_REJECT,
-                       "standard input has no hash to name the job by; give --batch ID");
-    if (is_stdin)
-        return true;
+    submission->job.is_stream = is_stream;
+    if (is_stream)
+        return *submission->batch_id ||
+               err_set(err, ERR_REJECT, "%.120s has no hash to name the job by; give --batch ID",
+                       strcmp(submission->path, "-") == 0 ? "standard input" : submission->path);
     if (!lines_hash_file(submission->path, digest, &submission->file_size, err))
         return false;
-    memcpy(submission->batch.file_hash, digest, sizeof digest);
+    memcpy(submission->job.batch.file_hash, digest, sizeof digest);
     if (!*submission->batch_id)
         hex_format(digest, sizeof digest, submission->batch_id);
     return true;
@@ -160,8 +73,8 @@ static bool check_batch_id(struct submission *submission, struct err *err)
 
 static void describe_batch(struct submission *submission)
 {
-    struct batch *batch = &submission->batch;
-    const struct options *options = submission->options;
+    struct batch *batch = &submission->job.batch;
+    const struct submit_options *options = submission->options;
     const char *slash = strrchr(submission->path, '/');
 
     batch->batch_id = str_from(submission->batch_id);
@@ -173,56 +86,14 @@ static void describe_batch(struct submission *submission)
     batch->deadline_ms = options->window_us > 0 ? batch->created_ms + options->window_us / 1000 : 0;
 }
 
-/* A job that exists keeps its beginning: results of an earlier submission count, and a request that
- * is done is not done again. */
-static bool open_batch(struct submission *submission, struct err *err)
-{
-    struct batch *batch = &submission->batch;
-    struct session *session = &submission->session;
-    struct batch_state *before = &submission->before;
-    struct request_id claim;
-    bool is_new;
-
-    if (!batch_find(session, batch->tenant, batch->batch_id, before, err))
-        return false;
-    /* The offsets are taken before the claim is read again: had the same file begun elsewhere by
-     * then, its Batch is found below; if it begins later, its answers come behind them. */
-    is_new = !before->record;
-    if (is_new && (!batch_first_offsets(session, &submission->first_offsets,
-                                        &batch->first_offsets_count, &submission->names, err) ||
-                   !claim_send(session, batch, &claim, before, err)))
-        return false;
-    if (!claim_check(batch, is_new ? &claim : NULL, before, err))
-        return false;
-    batch->first_offsets = submission->first_offsets;
-    if (before->record) {
-        batch->created_ms = before->record->u.batch.created_ms;
-        batch->first_offsets = before->record->u.batch.first_offsets;
-        batch->first_offsets_count = before->record->u.batch.first_offsets_count;
-    }
-    return true;
-}
-
-static bool publish_batch(struct submission *submission, bool complete, struct err *err)
-{
-    struct record record = {.type = RECORD_BATCH};
-
-    submission->batch.complete = complete;
-    record.u.batch = submission->batch;
-    return session_control(&submission->session, &record, err);
-}
-
-/* A retry begins with its first line, so that one without any leaves no job behind. */
+/* A retry begins with its first request, so that one without any leaves no job behind. */
 static bool begin(struct submission *submission, struct err *err)
 {
-    if (submission->has_begun)
+    if (job_begin(&submission->job, err))
         return true;
-    if (!open_batch(submission, err)) {
-        submission->begin_code = err->kind == ERR_REJECT ? EX_DATAERR : command_code(err);
-        return false;
-    }
-    submission->has_begun = true;
-    return publish_batch(submission, false, err);
+    if (!submission->job.has_begun)
+        submission->code = err->kind == ERR_REJECT ? EX_USAGE : command_code(err);
+    return false;
 }
 
 /* The message may quote the line. */
@@ -240,14 +111,14 @@ static void reject(struct submission *submission, const struct line_error *error
 {
     struct err ignored;
 
-    submission->batch.rejected++;
+    submission->job.batch.rejected++;
     /* A line that cannot be written is noticed when the file is closed: the others are to be sent.
      */
     if (submission->errors.file)
         (void)output_write_line(&submission->errors, render_rejected(error, number), &ignored);
-    if (submission->batch.rejected <= REJECTED_SHOWN_MAX)
+    if (submission->job.batch.rejected <= REJECTED_SHOWN_MAX)
         show_rejected(submission, error, number);
-    else if (submission->batch.rejected == REJECTED_SHOWN_MAX + 1)
+    else if (submission->job.batch.rejected == REJECTED_SHOWN_MAX + 1)
         fprintf(stderr, "%s: more lines were rejected; -e FILE has them all\n", submission->path);
 }
 
@@ -271,13 +142,13 @@ static bool send_request(struct submission *submission, const struct record *rec
         !session_produce(&submission->session, submission->topic,
                          (struct str){key, REQUEST_ID_TEXT_SIZE}, record, buffer, err))
         return false;
-    submission->batch.total++;
+    submission->job.batch.total++;
     return true;
 }
 
 static bool send_line(struct submission *submission, const struct raw_line *raw, struct err *err)
 {
-    const struct batch *batch = &submission->batch;
+    const struct batch *batch = &submission->job.batch;
     struct record record = {.type = RECORD_REQUEST};
     struct request *request = &record.u.request;
     struct line_error error;
@@ -315,7 +186,30 @@ static uint64_t total_estimate(const struct submission *submission, uint64_t byt
     double share =
         submission->file_size > 0 ? (double)bytes_read / (double)submission->file_size : 0;
 
-    return share > 0 ? (uint64_t)((double)submission->batch.total / share) : 0;
+    return share > 0 ? (uint64_t)((double)submission->job.batch.total / share) : 0;
+}
+
+/* Of a stream it is what tells the job from others. At the end of an empty file it is no line. */
+static bool take_first(struct submission *submission, const struct raw_line *raw, struct err *err)
+{
+    if (submission->has_first)
+        return true;
+    submission->has_first = true;
+    if (submission->job.is_stream)
+        claim_stream_hash(raw, submission->job.batch.file_hash);
+    return submission->is_retry || begin(submission, err);
+}
+
+/* Was it the file that the job is named by or claimed for? */
+static bool check_unchanged(struct submission *submission, const uint8_t digest[SHA256_SIZE],
+                            struct err *err)
+{
+    if (submission->job.is_stream ||
+        memcmp(digest, submission->job.batch.file_hash, SHA256_SIZE) == 0)
+        return true;
+    submission->is_spent = submission->job.has_begun;
+    submission->code = EX_DATAERR;
+    return err_set(err, ERR_REJECT, "%.120s changed while it was read", submission->path);
 }
 
 static bool send_file(struct submission *submission, struct err *err)
@@ -325,30 +219,31 @@ static bool send_file(struct submission *submission, struct err *err)
     uint8_t digest[SHA256_SIZE];
     bool end = false, ok;
 
-    if (!lines_open(&lines, submission->path, CODEC_REQUEST_SIZE_MAX, err))
+    if (!lines_open(&lines, submission->path, CODEC_REQUEST_SIZE_MAX, err)) {
+        submission->code = EX_NOINPUT;
         return false;
+    }
     do {
         ok = lines_next(lines, &raw, &end, err);
-        if (ok && !end && !line_is_blank(&raw))
-            ok = send_line(submission, &raw, err);
-        if (stop_requested())
+        if (!ok) {
+            submission->code = EX_NOINPUT;
+            break;
+        }
+        if (end || !line_is_blank(&raw))
+            ok = take_first(submission, &raw, err) && (end || send_line(submission, &raw, err));
+        if (ok && stop_requested())
             ok = err_set(err, ERR_RETRY, "interrupted after line %" PRIu64, raw.number);
-        meter_show(&submission->meter, submission->batch.total,
+        meter_show(&submission->meter, submission->job.batch.total,
                    total_estimate(submission, lines_bytes_read(lines)), "");
     } while (ok && !end);
     lines_close(lines, digest);
-    if (!ok)
-        return false;
-    if (submission->file_size > 0 &&
-        memcmp(digest, submission->batch.file_hash, sizeof digest) != 0)
-        return err_set(err, ERR_RETRY, "%.120s changed while it was read", submission->path);
-    memcpy(submission->batch.file_hash, digest, sizeof digest);
-    return session_flush(&submission->session, err);
+    return ok && check_unchanged(submission, digest, err) &&
+           session_flush(&submission->session, err);
 }
 
 static void report(const struct submission *submission)
 {
-    const struct batch *batch = &submission->batch;
+    const struct batch *batch = &submission->job.batch;
 
     if (submission->options->session.json)
         render_event(stdout, "submitted",
@@ -357,7 +252,7 @@ static void report(const struct submission *submission)
     else
         printf("batch %s: %" PRIu64 " requests sent, %" PRIu64 " lines rejected%s\n",
                submission->batch_id, batch->total, batch->rejected,
-               submission->before.record ? " (submitted before)" : "");
+               submission->job.before.record ? " (submitted before)" : "");
     fflush(stdout);
 }
 
@@ -371,11 +266,21 @@ static bool tick(void *context, const struct results_tally *tally)
     return true;
 }
 
+static bool count_foreign(void *context, const struct result *result, struct err *err)
+{
+    struct submission *submission = context;
+
+    (void)err;
+    submission->foreign += !idmap_get(submission->line_of, result->request_id.bytes);
+    return true;
+}
+
 static int wait_for_results(struct submission *submission)
 {
     const bool json = submission->options->session.json;
-    const struct record batch = {.type = RECORD_BATCH, .u.batch = submission->batch};
-    const struct results_options options = {.batch = &batch, .tick = tick, .context = submission};
+    const struct record batch = {.type = RECORD_BATCH, .u.batch = submission->job.batch};
+    const struct results_options options = {
+        .batch = &batch, .visit = count_foreign, .tick = tick, .context = submission};
     struct results_tally tally;
     char note[120];
     struct err err;
@@ -386,16 +291,24 @@ static int wait_for_results(struct submission *submission)
     command_note(&tally, note, sizeof note);
     meter_end(&submission->meter, tally.finished, tally.total, note);
     if (json)
-        command_print_tally(&submission->batch, false, &tally, true);
-    else
-        command_suggest_retry(&submission->batch, &tally, submission->path);
-    return command_code_of_tally(&submission->session, &submission->batch, &tally);
+        command_print_tally(&submission->job.batch, false, &tally, true);
+    if (submission->foreign > 0 && results_state(&tally) != RESULTS_EXCESS) {
+        fprintf(stderr,
+                "pelton: batch %s has answers to requests that are not in this file (%" PRIu64
+                "): another was sent under its name; choose another --batch\n",
+                submission->batch_id, submission->foreign);
+        return EX_DATAERR;
+    }
+    if (!json)
+        command_suggest_retry(&submission->job.batch, &tally, submission->path);
+    return command_code_of_tally(&submission->session, &submission->job.batch, &tally);
 }
 
 /* Opens clients, what is to be left out, and the file of errors. False: return *code. */
 static bool prepare(struct submission *submission, struct config *config, int *code)
 {
-    const struct options *options = submission->options;
+    const struct submit_options *options = submission->options;
+    const struct batch *batch = &submission->job.batch;
     struct session *session = &submission->session;
     bool unfinished = false;
     struct err err;
@@ -403,8 +316,8 @@ static bool prepare(struct submission *submission, struct config *config, int *c
     if (!command_open(session, &options->session, config, SESSION_BOTH, code))
         return false;
     *code = EX_OK;
-    if (submission->is_retry && !retry_open(&submission->retry, session, submission->batch.tenant,
-                                            submission->batch.retry_of, &unfinished, &err))
+    if (submission->is_retry &&
+        !retry_open(&submission->retry, session, batch->tenant, batch->retry_of, &unfinished, &err))
         *code = unfinished ? EX_TEMPFAIL : err.kind == ERR_REJECT ? EX_NOINPUT : command_code(&err);
     else if (*options->errors && !output_open(&submission->errors, options->errors, &err))
         *code = EX_CANTCREAT;
@@ -414,28 +327,49 @@ static bool prepare(struct submission *submission, struct config *config, int *c
     return *code == EX_OK || command_fail(*code, &err) == EX_OK;
 }
 
+/* What to do about a job that has begun and could not be ended. */
+static void advise(const struct submission *submission)
+{
+    const char *id = submission->batch_id;
+
+    if (!submission->is_spent)
+        fprintf(stderr, "pelton: the job is incomplete; submitting it again does no harm\n");
+    else if (submission->is_named || submission->is_retry)
+        fprintf(stderr,
+                "pelton: its name is spent: submit the file under another --batch; `pelton cancel "
+                "%s` stops what was sent\n",
+                id);
+    else
+        fprintf(stderr,
+                "pelton: submit the file again, which makes another job of it; `pelton cancel %s` "
+                "stops what was sent\n",
+                id);
+}
+
 /* Sends the file, from the claim to the job's total. Returns the exit code. */
 static int send_all(struct submission *submission)
 {
+    struct job *job = &submission->job;
     struct err err;
 
     submission->meter = meter_start("sending", submission->options->session.json);
-    if ((submission->is_retry || begin(submission, &err)) && send_file(submission, &err) &&
-        (!submission->has_begun || publish_batch(submission, true, &err))) {
-        meter_end(&submission->meter, submission->batch.total, submission->batch.total, "");
+    if (send_file(submission, &err) && (!job->has_begun || job_end(job, &err))) {
+        meter_end(&submission->meter, job->batch.total, job->batch.total, "");
         return EX_OK;
     }
-    if (submission->begin_code != EX_OK)
-        return command_fail(submission->begin_code, &err);
-    command_fail(EX_TEMPFAIL, &err);
-    if (submission->has_begun)
-        fprintf(stderr, "pelton: the job is incomplete; submitting it again does no harm\n");
-    return err.kind == ERR_RETRY ? EX_TEMPFAIL : command_code(&err);
+    if (submission->code == EX_OK)
+        submission->code = err.kind == ERR_RETRY    ? EX_TEMPFAIL
+                           : err.kind == ERR_REJECT ? EX_DATAERR
+                                                    : command_code(&err);
+    command_fail(submission->code, &err);
+    if (job->has_begun && (submission->is_spent || submission->code != EX_DATAERR))
+        advise(submission);
+    return submission->code;
 }
 
 static int run(struct submission *submission, struct config *config)
 {
-    const struct options *options = submission->options;
+    const struct submit_options *options = submission->options;
     struct err err;
     int code;
 
@@ -448,20 +382,21 @@ static int run(struct submission *submission, struct config *config)
         return command_fail(is_there ? EX_USAGE : EX_NOINPUT, &err);
     }
     describe_batch(submission);
+    submission->job.session = &submission->session;
     if (!prepare(submission, config, &code))
         return code;
     code = send_all(submission);
     if (code != EX_OK)
         return code;
     if (submission->is_retry)
-        retry_report(submission->retry, &submission->batch, submission->before.record != NULL,
-                     options->session.json);
+        retry_report(submission->retry, &submission->job.batch,
+                     submission->job.before.record != NULL, options->session.json);
     else
         report(submission);
     if (!output_close(&submission->errors, true, &err))
         return command_fail(EX_CANTCREAT, &err);
-    code = submission->batch.rejected > 0 ? EX_DATAERR : EX_OK;
-    if (options->wait && submission->has_begun) {
+    code = submission->job.batch.rejected > 0 ? EX_DATAERR : EX_OK;
+    if (options->wait && submission->job.has_begun) {
         int waited = wait_for_results(submission);
         code = waited != EX_OK ? waited : code;
     }
@@ -470,12 +405,12 @@ static int run(struct submission *submission, struct config *config)
 
 int command_submit(int argc, char **argv)
 {
-    struct options options;
+    struct submit_options options;
     struct submission submission = {.options = &options};
     struct config *config;
     int code;
 
-    if (!command_configure(&config, &program, argc, argv, &options, &code))
+    if (!command_configure(&config, &submit_program, argc, argv, &options, &code))
         return code;
     submission.path = command_argument(config, "FILE.jsonl");
     submission.is_named = config_given(config, "batch");
@@ -489,12 +424,10 @@ int command_submit(int argc, char **argv)
     code = submission.path ? run(&submission, config) : EX_USAGE;
     session_close(&submission.session);
     output_close(&submission.errors, false, &(struct err){0}); /* of a submission that failed */
-    batch_free(&submission.before);
+    job_free(&submission.job);
     retry_close(submission.retry);
     idmap_close(submission.line_of);
     buffer_free(&submission.buffer);
-    free(submission.first_offsets);
-    free(submission.names);
     config_free(config);
     return code;
 }

@@ -357,7 +357,7 @@ struct batch_claim {
     struct str batch_id;
     struct str tenant;
     struct str file_name;
-    uint8_t file_hash[32]; /* zeros: standard input */
+    uint8_t file_hash[32]; /* producer/claim.h */
     int64_t sent_ms;
     struct str retry_of; /* as Batch's */
 };

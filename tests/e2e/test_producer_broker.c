@@ -205,7 +205,7 @@ static void test_submit_again(void **state)
     assert_says("3 requests sent, 1 lines rejected (submitted before)");
     assert_says("answers  3/3  100%");
     write_file("other.jsonl", LINE("z"));
-    assert_int_equal(pelton("submit other.jsonl --batch job"), 65);
+    assert_int_equal(pelton("submit other.jsonl --batch job"), 64);
     assert_says("batch job was begun from another file (job.jsonl)");
     assert_int_equal(pelton("submit - --batch piped < other.jsonl"), 0);
     assert_says("batch piped: 1 requests sent");

@@ -98,7 +98,7 @@ static void test_simultaneous(void **state)
         char batch[20];
         uint64_t left, right;
         snprintf(batch, sizeof batch, "race-%d", round);
-        assert_int_equal(race("left.jsonl", "right.jsonl", batch), 65);
+        assert_int_equal(race("left.jsonl", "right.jsonl", batch), 64);
         assert_says("was begun from another file (");
         assert_says("1 requests sent");
         left = count_of_batch("default", batch, "left");
@@ -106,7 +106,7 @@ static void test_simultaneous(void **state)
         assert_int_equal(left + right, 1);
     }
     assert_int_equal(race("left.jsonl", "left.jsonl", "both"), 0);
-    assert_int_equal(race("- <left.jsonl", "- <right.jsonl", "pipes"), 65);
+    assert_int_equal(race("- <left.jsonl", "- <right.jsonl", "pipes"), 64);
     assert_int_equal(count_of_batch("default", "pipes", NULL), 1);
 }
 
@@ -121,36 +121,155 @@ static void test_unfinished(void **state)
 
     (void)state;
     put(TOPIC_CONTROL, &batch);
-    assert_int_equal(pelton("submit left.jsonl --batch open"), 65);
+    assert_int_equal(pelton("submit left.jsonl --batch open"), 64);
     assert_says("batch open was begun from another file (theirs.jsonl)");
-    assert_int_equal(pelton("submit - --batch open <left.jsonl"), 65);
+    assert_int_equal(pelton("submit - --batch open <left.jsonl"), 64);
     assert_int_equal(count_of_batch("default", "open", NULL), 0);
-    /* Standard input that was interrupted goes on from standard input. */
-    batch.u.batch.batch_id = str_from("stdin");
-    batch.u.batch.file_hash[0] = 0;
-    put(TOPIC_CONTROL, &batch);
-    assert_int_equal(pelton("submit left.jsonl --batch stdin"), 65);
-    assert_int_equal(pelton("submit - --batch stdin <left.jsonl"), 0);
-    assert_int_equal(pelton("submit - --batch stdin <left.jsonl"), 65);
+}
+
+/* `cat FILE | pelton submit - OPTIONS` that is killed behind the file's lines. Beyond them comes
+ * what is no request, so much that a read ends there, and then nothing. */
+static void kill_stream(const char *file, const char *options)
+{
+    char command[1200];
+
+    snprintf(command, sizeof command,
+             "cd %s || exit; rm -f stop; "
+             "(cat %s; yes nonsense | head -n 300000; until [ -e stop ]; do sleep 0.1; done) "
+             "2>/dev/null | %s submit - %s --brokers %s --topic-prefix %s >said 2>&1 & "
+             "for i in $(seq 600); do grep -q 'not JSON' said && break; sleep 0.1; done "
+             "2>/dev/null; kill -9 $!; touch stop; wait; head -n 3 said",
+             folder, file, PELTON_BINARY, options, brokers, prefix);
+    shell(command);
+    assert_says(": not JSON");
+}
+
+/* Standard input is known by its first line: the same goes on, another is refused, and a job that
+ * is complete stays so, whatever happens to a repetition. */
+static void test_streams(void **state)
+{
+    (void)state;
+    write_file("longer.jsonl", LINE("left") LINE("more"));
+    kill_stream("left.jsonl", "--batch cut");
+    assert_int_equal(pelton("status cut"), 0);
+    assert_says("state      submitting\ntotal      0\n");
+    assert_int_equal(pelton("submit - --batch cut <right.jsonl"), 64);
+    assert_says("batch cut was begun from another file (-): choose another --batch");
+    assert_int_equal(pelton("submit left.jsonl --batch cut"), 64);
+    assert_int_equal(count_of_batch("default", "cut", "right"), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(pelton("submit - --batch cut <left.jsonl"), 0);
+        assert_says("batch cut: 1 requests sent, 0 lines rejected (submitted before)");
+    }
+    kill_stream("left.jsonl", "--batch cut");
+    assert_int_equal(pelton("status cut"), 0);
+    assert_says("state      in_progress\ntotal      1\n");
+    assert_int_equal(pelton("submit - --batch cut <longer.jsonl"), 65);
+    assert_says("batch cut has 1 requests, and this stream 2: it is another one");
+    assert_int_equal(pelton("status cut"), 0);
+    assert_says("total      1\n");
+    /* An empty one is a stream of its own. */
+    assert_int_equal(pelton("submit - --batch cut </dev/null"), 64);
+}
+
+/* The same for a file, which is known by its hash. */
+static void test_complete_file(void **state)
+{
+    char command[1000];
+
+    (void)state;
+    snprintf(command, sizeof command,
+             "cd %s && (cat left.jsonl; yes nonsense | head -n 60000) >whole.jsonl && mkfifo full",
+             folder);
+    assert_int_equal(shell(command), 0);
+    assert_int_equal(pelton("submit whole.jsonl --batch whole"), 65);
+    /* It is held where nobody takes its errors. */
+    snprintf(command, sizeof command,
+             "cd %s || exit; %s submit whole.jsonl --batch whole -e full --brokers %s "
+             "--topic-prefix %s 2>said & exec 3<full; "
+             "for i in $(seq 600); do grep -q 'not JSON' said && break; sleep 0.1; done; "
+             "kill -9 $!; wait",
+             folder, PELTON_BINARY, brokers, prefix);
+    shell(command);
+    assert_int_equal(pelton("status whole"), 0);
+    assert_says("state      in_progress\ntotal      1\n");
+    assert_says("rejected   60000\n");
+}
+
+/* A stream that begins like the one whose job it continues, but has other requests: their answers
+ * are not taken for its own. */
+static void test_foreign_answers(void **state)
+{
+    static const char *const answered[] = {"left", "ghost"};
+
+    (void)state;
+    write_file("ghost.jsonl", LINE("left") LINE("ghost"));
+    kill_stream("ghost.jsonl", "--batch alike");
+    for (int i = 0; i < 2; i++) {
+        struct request request = {.tenant = str_from("default"),
+                                  .batch_id = str_from("alike"),
+                                  .custom_id = str_from(answered[i])};
+        struct record result;
+        request_id_make(request.tenant, request.batch_id, request.custom_id, &request.request_id);
+        result = result_of(&request);
+        put(TOPIC_RESULTS, &result);
+    }
+    assert_int_equal(pelton("submit - --batch alike --wait <longer.jsonl"), 65);
+    assert_says("batch alike has answers to requests that are not in this file (1)");
+    kill_stream("ghost.jsonl", "--batch alike");
+    assert_int_equal(pelton("submit - --batch alike --wait <ghost.jsonl"), 0);
+}
+
+/* A file that is edited on the way: its name is spent, and the advice can be followed. */
+static void test_changed_file(void **state)
+{
+    char command[1000];
+
+    (void)state;
+    snprintf(command, sizeof command,
+             "cd %s && (cat left.jsonl; yes nonsense | head -n 60000) >edited.jsonl && "
+             "mkfifo held || exit; %s submit edited.jsonl --batch spent -e held --brokers %s "
+             "--topic-prefix %s >said 2>&1 & "
+             "cd %s; until [ -p held ]; do sleep 0.1; done; exec 3<held; "
+             "cat right.jsonl >>edited.jsonl; cat <&3 >/dev/null; wait $!; code=$?; "
+             "tail -n 2 said; exit $code",
+             folder, PELTON_BINARY, brokers, prefix, folder);
+    assert_int_equal(shell(command), 65);
+    assert_says("pelton: edited.jsonl changed while it was read\n"
+                "pelton: its name is spent: submit the file under another --batch; "
+                "`pelton cancel spent` stops what was sent\n");
+    assert_int_equal(pelton("submit edited.jsonl --batch spent"), 64);
+    assert_says("begun from another file (edited.jsonl)");
+    assert_int_equal(pelton("cancel spent"), 0);
+    assert_int_equal(pelton("submit edited.jsonl --batch unspent"), 65);
+    assert_says("batch unspent: 2 requests sent, 60000 lines rejected\n");
+}
+
+/* What can be read only once needs a name and nothing else. */
+static void test_pipes(void **state)
+{
+    char command[300];
+
+    (void)state;
+    snprintf(command, sizeof command,
+             "cd %s && mkfifo fifo && exec >/dev/null && (cat left.jsonl >fifo &)", folder);
+    shell(command);
+    assert_int_equal(pelton("submit fifo --batch fifo"), 0);
+    assert_says("batch fifo: 1 requests sent");
+    assert_int_equal(pelton("submit /dev/null --batch null"), 0);
+    assert_says("batch null: 0 requests sent");
+    assert_int_equal(pelton("submit /dev/null"), 64);
+    assert_says("/dev/null has no hash to name the job by; give --batch ID");
+    assert_int_equal(pelton("submit / --batch folder"), 64);
+    assert_says("/ is no regular file");
 }
 
 /* Killed on the way, a submission leaves what was in its file of errors before. */
 static void test_errors_are_whole(void **state)
 {
-    char command[1000];
-
     (void)state;
     write_file("errors.jsonl", "{\"error\":{}}\n");
-    snprintf(command, sizeof command,
-             "cd %s || exit; "
-             "(yes nonsense | head -n 300000; until [ -e stop ]; do sleep 0.1; done) 2>/dev/null | "
-             "%s submit - --batch killed -e errors.jsonl --brokers %s --topic-prefix %s "
-             ">said 2>&1 & "
-             "for i in $(seq 600); do grep -q :1: said && break; sleep 0.1; done 2>/dev/null; "
-             "kill -9 $!; touch stop; wait; head -n 3 said",
-             folder, PELTON_BINARY, brokers, prefix);
-    shell(command);
-    assert_says(":1: not JSON");
+    kill_stream("left.jsonl", "--batch killed -e errors.jsonl");
     assert_int_equal(count_lines("errors.jsonl", "error"), 1);
     assert_int_equal(pelton("submit - --batch killed -e errors.jsonl < left.jsonl"), 0);
     assert_int_equal(count_lines("errors.jsonl", "error"), 0);
@@ -317,10 +436,12 @@ static void test_output_lost(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tenants),      cmocka_unit_test(test_simultaneous),
-        cmocka_unit_test(test_unfinished),   cmocka_unit_test(test_errors_are_whole),
-        cmocka_unit_test(test_results_gone), cmocka_unit_test(test_results_excess),
-        cmocka_unit_test(test_output_lost),
+        cmocka_unit_test(test_tenants),          cmocka_unit_test(test_simultaneous),
+        cmocka_unit_test(test_unfinished),       cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_complete_file),    cmocka_unit_test(test_foreign_answers),
+        cmocka_unit_test(test_changed_file),     cmocka_unit_test(test_pipes),
+        cmocka_unit_test(test_errors_are_whole), cmocka_unit_test(test_results_gone),
+        cmocka_unit_test(test_results_excess),   cmocka_unit_test(test_output_lost),
     };
 
     return has_broker() ? cmocka_run_group_tests(tests, setup, teardown) : 77;

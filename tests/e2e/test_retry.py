@@ -138,14 +138,14 @@ def test_the_name_is_taken(running, night):
     path, _ = night
     other = write(running, "other.jsonl", [line("too-long"), line("more")])
     result = retry(running, other, "night")
-    assert result.returncode == DATA
+    assert result.returncode == USAGE
     assert "night.retry was begun from another file (night.jsonl): --retry that" in result.stderr
     # The same file, but another purpose.
     result = running.pelton("submit", path, "--batch", "night.retry")
-    assert result.returncode == DATA and "night.retry is a retry of night" in result.stderr
+    assert result.returncode == USAGE and "night.retry is a retry of night" in result.stderr
     running.submit([line("same")], "same", "--wait")
     result = retry(running, running.dir / "same.jsonl", "night", "--batch", "same")
-    assert result.returncode == DATA and "batch same is not a retry" in result.stderr
+    assert result.returncode == USAGE and "batch same is not a retry" in result.stderr
     assert len(of_batch(running.read("results"), "night.retry")) == 4
 
 
