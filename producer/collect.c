@@ -157,8 +157,9 @@ static int finish(struct collection *collection, const struct session *session,
                 (unsigned long long)(tally->complete ? tally->total : tally->finished),
                 tally->complete ? "" : " so far, and the job is not wholly submitted");
     if (!collection->options->session.json)
-        command_suggest_retry(batch, tally,
-                              *collection->options->input ? collection->options->input : NULL);
+        command_suggest_retry(
+            batch, tally, *collection->options->input ? collection->options->input : NULL,
+            batch->deadline_ms > 0 ? batch->deadline_ms - batch->created_ms : 0, STREAM_AUTO);
     return command_code_of_tally(session, batch, tally);
 }
 

@@ -217,9 +217,25 @@ static void print_word(FILE *out, struct str word)
     fputs(is_plain ? "" : "'", out);
 }
 
-void command_suggest_retry(const struct batch *batch, const struct results_tally *tally,
-                           const char *path)
+static void print_window(FILE *out, int64_t window_ms)
 {
+    const bool is_hours = window_ms % 3600000 == 0, is_seconds = window_ms % 1000 == 0;
+
+    if (window_ms > 0)
+        fprintf(out, " --completion-window %lld%s",
+                (long long)(window_ms / (is_hours     ? 3600000
+                                         : is_seconds ? 1000
+                                                      : 1)),
+                is_hours     ? "h"
+                : is_seconds ? "s"
+                             : "ms");
+}
+
+void command_suggest_retry(const struct batch *batch, const struct results_tally *tally,
+                           const char *path, int64_t window_ms, enum stream_mode stream)
+{
+    static const char *const streams[] = {"", " --stream", " --no-stream"};
+
     if (!results_done(tally) ||
         (tally->by_status[RESULT_COMPLETED] == tally->finished && tally->rejected == 0))
         return;
@@ -231,7 +247,9 @@ void command_suggest_retry(const struct batch *batch, const struct results_tally
         fputs(" --tenant ", stderr);
         print_word(stderr, batch->tenant);
     }
-    fputs(batch->service_class == CLASS_INTERACTIVE ? " --class interactive\n" : "\n", stderr);
+    fputs(batch->service_class == CLASS_INTERACTIVE ? " --class interactive" : "", stderr);
+    print_window(stderr, window_ms);
+    fprintf(stderr, "%s\n", streams[stream]);
 }
 
 int command_check_tally(const struct session *session, const struct batch *batch,

@@ -52,9 +52,11 @@ void command_print_tally(const struct batch *batch, bool cancelled,
 /* For progress: "10 failed, 2 cancelled", "" where all is well. */
 void command_note(const struct results_tally *tally, char *note, size_t note_size);
 /* Where a finished job has requests or lines without an answer: one line on standard error with the
- * command that runs them again. path: the submitted file, NULL where only its name is known. */
+ * command that runs them again. path: the submitted file, NULL where only its name is known.
+ * window_ms: of completion, 0: none. stream: as it was asked for, STREAM_AUTO where that is not
+ * known. */
 void command_suggest_retry(const struct batch *batch, const struct results_tally *tally,
-                           const char *path);
+                           const char *path, int64_t window_ms, enum stream_mode stream);
 /* 0 where outcomes can be counted on. Else says why not: EX_NOINPUT, retention has deleted some;
  * EX_DATAERR, there are more than requests. */
 int command_check_tally(const struct session *session, const struct batch *batch,

@@ -34,8 +34,8 @@ bool output_open(struct output *output, const char *path, struct err *err)
         return err_set(err, ERR_REJECT, "%.100s...: the path is too long", path);
     /* Never through a link that lies there: it is what will be moved. */
     fd = open(output->part, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return failed(output->part, err);
+    if (fd < 0) /* a reason that only the file beside it has names that one */
+        return failed(errno == EISDIR || errno == ELOOP ? output->part : path, err);
     output->file = fdopen(fd, "wb");
     return output->file || failed(output->part, err);
 }

@@ -121,12 +121,17 @@ uint64_t retry_not_found(const struct retry *retry)
 
 static void report_event(const struct retry *retry, const struct batch *batch)
 {
-    render_event(stdout, "submitted",
-                 json_pack("{s:s%, s:s%, s:I, s:I, s:I, s:I}", "batch", batch->batch_id.data,
-                           batch->batch_id.size, "retry_of", batch->retry_of.data,
-                           batch->retry_of.size, "total", (json_int_t)batch->total, "rejected",
-                           (json_int_t)batch->rejected, "left_out", (json_int_t)retry->left_out,
-                           "not_found", (json_int_t)retry->not_found));
+    const bool is_job = batch->total > 0;
+    const struct str id = is_job ? batch->batch_id : batch->retry_of;
+    json_t *members =
+        json_pack("{s:s%, s:I, s:I, s:I, s:I}", "batch", id.data, id.size, "total",
+                  (json_int_t)batch->total, "rejected", (json_int_t)batch->rejected, "left_out",
+                  (json_int_t)retry->left_out, "not_found", (json_int_t)retry->not_found);
+
+    if (is_job)
+        json_object_set_new(members, "retry_of",
+                            json_stringn(batch->retry_of.data, batch->retry_of.size));
+    render_event(stdout, is_job ? "submitted" : "nothing_to_retry", members);
 }
 
 void retry_report(const struct retry *retry, const struct batch *batch, bool was_there, bool json)
@@ -162,11 +167,12 @@ static bool visit(void *context, const struct result *result, struct err *err)
 static bool is_finished(const struct session *session, const struct batch *batch,
                         const struct results_tally *tally, struct err *err)
 {
-    const int size = batch->batch_id.size > 100 ? 100 : (int)batch->batch_id.size;
+    const int size = batch->batch_id.size > 80 ? 80 : (int)batch->batch_id.size;
 
     if (!tally->complete)
         return err_set(err, ERR_RETRY,
-                       "batch %.*s is not wholly submitted: submit its file again, then retry it",
+                       "batch %.*s is not wholly submitted: submit its file again, then retry it; "
+                       "or, if that file is gone, submit the new one under another --batch",
                        size, batch->batch_id.data);
     if (results_state(tally) == RESULTS_GONE || results_state(tally) == RESULTS_EXCESS) {
         results_explain(session, batch, tally, err);

@@ -44,7 +44,8 @@ uint64_t retry_left_out(const struct retry *retry); /* times that it said yes */
 uint64_t retry_not_found(const struct retry *retry);
 
 /* What `pelton submit` says about a retry when all of it is sent, batch.total 0: nothing is.
- * was_there: the job had been submitted before. */
+ * was_there: the job had been submitted before. As JSON an event "submitted" of the new job or,
+ * since there is none, "nothing_to_retry" of the old one. */
 void retry_report(const struct retry *retry, const struct batch *batch, bool was_there, bool json);
 
 #endif

@@ -300,7 +300,8 @@ static int wait_for_results(struct submission *submission)
         return EX_DATAERR;
     }
     if (!json)
-        command_suggest_retry(&submission->job.batch, &tally, submission->path);
+        command_suggest_retry(&submission->job.batch, &tally, submission->path,
+                              submission->options->window_us / 1000, submission->stream);
     return command_code_of_tally(&submission->session, &submission->job.batch, &tally);
 }
 

@@ -273,6 +273,8 @@ static void test_errors_are_whole(void **state)
     assert_int_equal(count_lines("errors.jsonl", "error"), 1);
     assert_int_equal(pelton("submit - --batch killed -e errors.jsonl < left.jsonl"), 0);
     assert_int_equal(count_lines("errors.jsonl", "error"), 0);
+    assert_int_equal(pelton("submit left.jsonl -e /nonexistent/x"), 73);
+    assert_says("pelton: /nonexistent/x: No such file or directory\n");
 }
 
 /* As retention does: all that results holds now. */

@@ -125,6 +125,12 @@ def test_nothing_to_retry(running, night):
     result = retry(running, path, "night.retry", "--wait")
     assert result.returncode == 0 and "nothing to retry, all 10 requests" in result.stdout
     assert "night.retry2" not in jobs(running)
+    result = retry(running, path, "night.retry", "--json")
+    assert json.loads(result.stdout.splitlines()[-1]) == {
+        "event": "nothing_to_retry", "batch": "night.retry", "total": 0, "rejected": 0,
+        "left_out": 10, "not_found": 0}
+    result = retry(running, "/dev/null", "night", "--batch", "none")
+    assert result.returncode == 0 and "nothing to retry, all 0 requests" in result.stdout
     # A line that is no request is still said to be none.
     broken = write(running, "broken.jsonl", [line(GOOD[0]), {"custom_id": "x"}])
     result = retry(running, broken, "night")
@@ -154,9 +160,13 @@ def test_retry_of_a_retry(running):
     ids = ["a", "b", "c"]
     path = write(running, "deep.jsonl", [line("a"), wrong_model("b"), wrong_model("c")])
     result = running.pelton("submit", path, "--batch", "deep", "--tenant", "acme",
-                            "--class", "interactive", "--wait")
+                            "--class", "interactive", "--completion-window", "1d",
+                            "--no-stream", "--wait")
     assert result.returncode == DATA
-    assert result.stderr.endswith(" --retry deep --tenant acme --class interactive\n")
+    assert result.stderr.endswith(" --retry deep --tenant acme --class interactive "
+                                  "--completion-window 24h --no-stream\n")
+    collected = running.pelton("collect", "deep", "-o", running.dir / "deep.out.jsonl")
+    assert collected.stderr.endswith("--class interactive --completion-window 24h\n")
     path = write(running, "deep.jsonl", [line("a"), line("b"), wrong_model("c")])
     result = retry(running, path, "deep", "--tenant", "acme", "--wait")
     assert result.returncode == DATA
@@ -236,4 +246,6 @@ def test_refusals(running):
                     [("batch/open", open_batch)])
     result = retry(running, path, "open")
     assert result.returncode == TEMPORARY and "not wholly submitted" in result.stderr
+    assert result.stderr.endswith("submit its file again, then retry it; or, if that file is gone, "
+                                  "submit the new one under another --batch\n")
     assert jobs(running).count("one") == 1 and "open.retry" not in jobs(running)
