@@ -11,8 +11,8 @@
 #include "producer/render.h"
 #include "producer/tallies.h"
 
-/* Results that a list is counted from without being asked to: a second (producer/tallies.h). */
-enum { WALK_MAX = 100000 };
+/* Results that a list is counted from without being asked to: 3 s (producer/tallies.h). */
+enum { WALK_MAX = 250000 };
 
 struct options {
     struct session_options session;
@@ -25,7 +25,7 @@ static const struct config_key keys[] = {
      .type = CONFIG_BOOL,
      .offset = offsetof(struct options, answers),
      .help = "In a list of jobs, count answers however many results are to be read; where it is "
-             "not given, up to 100,000; --no-answers: do not."},
+             "not given, up to 250,000, and of older jobs none; --no-answers: do not."},
     SESSION_TENANT_FILTER(struct options, session),
     SESSION_KEYS(struct options, session),
 };
@@ -34,9 +34,10 @@ static const struct config_program program = {
     .name = "pelton status",
     .version = PELTON_VERSION,
     .synopsis = "[options] [BATCH]",
-    .summary = "How far a job has come. Without BATCH, all jobs, a line each: when it was\n"
-               "submitted, its state, answers of requests, how many of them are errors, its id,\n"
-               "tenant and file. BATCH may be the beginning of an id.",
+    .summary = "How far a job has come. Without BATCH, all jobs, a line each below their titles:\n"
+               "when it was submitted, its state, outcomes of requests, how many of them are\n"
+               "errors, its id, tenant and file; ? is what is not known. BATCH may be the\n"
+               "beginning of an id.",
     .epilogue =
         "State: submitting, in_progress, completed (every request has its outcome), cancelling,\n"
         "cancelled; gone or partly_gone: results are no longer kept (14 days by default);\n"
@@ -76,23 +77,35 @@ static void print_event(const struct batch_state *state, const struct results_ta
         json_object_set_new(members, "completed",
                             json_integer((json_int_t)tally->by_status[RESULT_COMPLETED]));
     }
+    if (batch->retry_of.size > 0)
+        json_object_set_new(members, "retry_of",
+                            json_stringn(batch->retry_of.data, batch->retry_of.size));
     render_event(stdout, "batch", members);
+}
+
+static void print_title(void)
+{
+    printf("%-24s  %-12s %8s/%-8s %6s  batch  tenant  file\n", "submitted", "state", "outcomes",
+           "requests", "errors");
 }
 
 static void print_line(const struct batch_state *state, const struct results_tally *tally)
 {
     const struct batch *batch = &state->record->u.batch;
     const struct str names[] = {batch->batch_id, batch->tenant, batch->file_name};
-    char created[CLOCK_TEXT_SIZE];
+    char created[CLOCK_TEXT_SIZE], total[24] = "?", finished[24] = "?", errors[24] = "?";
 
     clock_format_ms(batch->created_ms, created);
-    if (tally)
-        printf("%s  %-12s %8" PRIu64 "/%-8" PRIu64 " %6" PRIu64, created,
-               command_state(state->cancelled, tally), tally->finished, batch->total,
-               tally->finished - tally->by_status[RESULT_COMPLETED]);
-    else
-        printf("%s  %-12s %8s/%-8" PRIu64 " %6s", created, state_submitted(state), "?",
-               batch->total, "?");
+    if (batch->complete)
+        snprintf(total, sizeof total, "%" PRIu64, batch->total);
+    if (tally) {
+        snprintf(finished, sizeof finished, "%" PRIu64, tally->finished);
+        snprintf(errors, sizeof errors, "%" PRIu64,
+                 tally->finished - tally->by_status[RESULT_COMPLETED]);
+    }
+    printf("%s  %-12s %8s/%-8s %6s", created,
+           tally ? command_state(state->cancelled, tally) : state_submitted(state), finished, total,
+           errors);
     for (size_t i = 0; i < 3; i++) {
         fputs("  ", stdout);
         escape_print(stdout, names[i].data, names[i].size, "");
@@ -113,20 +126,25 @@ static int print_list(struct session *session, const struct options *options, bo
     tallies.jobs = states;
     tallies.count = count;
     tallies.items = calloc(count + 1, sizeof *tallies.items);
+    tallies.counted = calloc(count + 1, sizeof *tallies.counted);
     CHECK(tallies.items);
+    CHECK(tallies.counted);
     ok = count == 0 || tallies_read(session, &tallies, &err);
+    if (ok && count > 0 && !options->session.json)
+        print_title();
     for (size_t i = 0; ok && i < count; i++) {
-        const struct results_tally *tally = tallies.counted ? &tallies.items[i] : NULL;
+        const struct results_tally *tally = tallies.counted[i] ? &tallies.items[i] : NULL;
         if (options->session.json)
             print_event(&states[i], tally);
         else
             print_line(&states[i], tally);
     }
-    if (ok && count > 0 && !tallies.counted && !is_asked)
+    if (ok && tallies.left_out > 0 && !is_asked)
         fprintf(stderr,
-                "pelton: answers are not counted, for %" PRIu64 " results would be read; "
-                "--answers does\n",
-                tallies.walk);
+                "pelton: outcomes of %zu jobs are not counted, for %" PRIu64 " results would be "
+                "read; --answers does\n",
+                tallies.left_out, tallies.walk);
+    free(tallies.counted);
     free(tallies.items);
     batch_list_free(states, count);
     return ok ? EX_OK : command_fail(command_code(&err), &err);

@@ -53,45 +53,64 @@ static bool visit(void *context, const rd_kafka_message_t *message, struct err *
     return true;
 }
 
-/* Where the first of the jobs begins; notes of which one results were deleted below low. */
-static int64_t first_offset(struct tallies *tallies, struct str topic, int32_t partition,
-                            int64_t low)
-{
-    int64_t first = INT64_MAX;
+/* One partition of results. */
+struct extent {
+    int64_t low, end; /* what is kept of it */
+    int64_t first;    /* where the first counted job begins */
+};
 
-    for (size_t i = 0; i < tallies->count; i++) {
-        const struct batch *batch = &tallies->jobs[i].record->u.batch;
-        int64_t offset = 0; /* of a partition that came later */
-        for (size_t o = 0; o < batch->first_offsets_count; o++)
-            if (batch->first_offsets[o].partition == partition &&
-                str_equal(batch->first_offsets[o].topic, topic))
-                offset = batch->first_offsets[o].offset;
-        first = offset < first ? offset : first;
-        tallies->items[i].trimmed = tallies->items[i].trimmed || offset < low;
-    }
-    return first < low ? low : first;
+/* Where a job begins in a partition, at its very start if that came later. */
+static int64_t first_offset(const struct batch *batch, const char *topic, int32_t partition)
+{
+    for (size_t i = 0; i < batch->first_offsets_count; i++)
+        if (batch->first_offsets[i].partition == partition &&
+            str_equal(batch->first_offsets[i].topic, str_from(topic)))
+            return batch->first_offsets[i].offset;
+    return 0;
 }
 
-static bool find_positions(struct session *session, struct tallies *tallies,
-                           struct kafka_position *positions, int32_t partitions, const char *name,
-                           struct err *err)
+static void choose_job(struct tallies *tallies, size_t job, struct extent *extents,
+                       int32_t partitions, const char *topic)
+{
+    const struct batch *batch = &tallies->jobs[job].record->u.batch;
+    uint64_t walk = 0;
+
+    tallies->items[job] = results_tally_of(batch);
+    for (int32_t p = 0; p < partitions; p++) {
+        const int64_t first = first_offset(batch, topic, p);
+        const int64_t from = first < extents[p].low ? extents[p].low : first;
+        walk += extents[p].end > from ? (uint64_t)(extents[p].end - from) : 0;
+        tallies->items[job].trimmed = tallies->items[job].trimmed || first < extents[p].low;
+    }
+    tallies->walk = walk > tallies->walk ? walk : tallies->walk;
+    tallies->counted[job] = tallies->walk_max > 0 && walk <= tallies->walk_max;
+    tallies->left_out += !tallies->counted[job];
+    for (int32_t p = 0; tallies->counted[job] && p < partitions; p++) {
+        const int64_t first = first_offset(batch, topic, p);
+        extents[p].first = first < extents[p].first ? first : extents[p].first;
+    }
+}
+
+static bool find_extents(struct session *session, struct extent *extents, int32_t partitions,
+                         const char *topic, struct err *err)
 {
     for (int32_t p = 0; p < partitions; p++) {
-        int64_t low, end, first;
-        if (!kafka_offsets(session->reader, name, p, SESSION_TIMEOUT_MS, &low, &end, err))
+        struct extent *extent = &extents[p];
+        if (!kafka_offsets(session->reader, topic, p, SESSION_TIMEOUT_MS, &extent->low,
+                           &extent->end, err))
             return false;
-        first = first_offset(tallies, str_from(name), p, low);
-        positions[p] = (struct kafka_position){name, p, first};
-        tallies->walk += end > first ? (uint64_t)(end - first) : 0;
+        extent->first = extent->end;
     }
     return true;
 }
 
-static bool walk_over(struct walk *walk, struct session *session,
-                      const struct kafka_position *positions, int32_t partitions, struct err *err)
+static bool walk_over(struct walk *walk, struct session *session, const struct extent *extents,
+                      int32_t partitions, const char *topic, struct err *err)
 {
     for (int32_t p = 0; p < partitions; p++) {
-        const struct kafka_range range = {.from = positions[p],
+        const struct extent *extent = &extents[p];
+        const int64_t from = extent->first < extent->low ? extent->low : extent->first;
+        const struct kafka_range range = {.from = {topic, p, from},
                                           .timeout_ms = SESSION_TIMEOUT_MS,
                                           .visit = visit,
                                           .context = walk};
@@ -104,31 +123,32 @@ static bool walk_over(struct walk *walk, struct session *session,
 bool tallies_read(struct session *session, struct tallies *tallies, struct err *err)
 {
     struct walk walk = {.codec = session->codec, .tallies = tallies};
-    struct kafka_position *positions;
-    char name[TOPIC_NAME_SIZE_MAX];
+    char topic[TOPIC_NAME_SIZE_MAX];
+    struct extent *extents;
     int32_t partitions;
     bool ok;
 
-    session_topic(session, TOPIC_RESULTS, name);
-    if (!kafka_partition_count(session->reader, name, SESSION_TIMEOUT_MS, &partitions, err))
+    session_topic(session, TOPIC_RESULTS, topic);
+    if (!kafka_partition_count(session->reader, topic, SESSION_TIMEOUT_MS, &partitions, err))
         return false;
-    positions = calloc((size_t)partitions, sizeof *positions);
-    CHECK(positions);
+    extents = calloc((size_t)partitions, sizeof *extents);
+    CHECK(extents);
     walk.job_of = idmap_open(tallies->count);
     walk.seen = idmap_open(0);
-    for (size_t i = 0; i < tallies->count; i++) {
+    tallies->walk = 0;
+    tallies->left_out = 0;
+    ok = find_extents(session, extents, partitions, topic, err);
+    for (size_t i = 0; ok && i < tallies->count; i++) {
         const struct batch *batch = &tallies->jobs[i].record->u.batch;
         const struct request_id key = key_of(batch->tenant, batch->batch_id);
-        idmap_put(walk.job_of, key.bytes, NULL)->number = i;
-        tallies->items[i] = results_tally_of(batch);
+        choose_job(tallies, i, extents, partitions, topic);
+        if (tallies->counted[i])
+            idmap_put(walk.job_of, key.bytes, NULL)->number = i;
     }
-    tallies->walk = 0;
-    ok = find_positions(session, tallies, positions, partitions, name, err);
-    tallies->counted = ok && tallies->walk <= tallies->walk_max;
-    if (tallies->counted)
-        ok = walk_over(&walk, session, positions, partitions, err);
+    if (ok && tallies->left_out < tallies->count)
+        ok = walk_over(&walk, session, extents, partitions, topic, err);
     idmap_close(walk.seen);
     idmap_close(walk.job_of);
-    free(positions);
+    free(extents);
     return ok;
 }

@@ -218,6 +218,8 @@ static void test_submit_again(void **state)
     assert_int_equal(pelton("status"), 0);
     assert_says("  cancelling          0/1             0  piped  default  -\n");
     assert_says("  completed           3/3             1  job  default  job.jsonl\n");
+    assert_says(
+        "submitted                 state        outcomes/requests errors  batch  tenant  file\n");
     assert_int_equal(pelton("status --no-answers"), 0);
     assert_says("  cancelled           ?/1             ?  piped  default  -\n");
     assert_says("  submitted           ?/3             ?  job  default  job.jsonl\n");

@@ -2,8 +2,6 @@
  *
  * Whose a job is: two tenants with one id, two programs with one id, and what came before.
  */
-#include <signal.h>
-
 #include "tests/e2e/producer_fixture.h"
 
 /* Two `pelton submit` at once; the larger of their exit codes, output has what both say. */
@@ -121,6 +119,8 @@ static void test_unfinished(void **state)
 
     (void)state;
     put(TOPIC_CONTROL, &batch);
+    assert_int_equal(pelton("status"), 0);
+    assert_says("  submitting          0/?             0  open  default  theirs.jsonl\n");
     assert_int_equal(pelton("submit left.jsonl --batch open"), 64);
     assert_says("batch open was begun from another file (theirs.jsonl)");
     assert_int_equal(pelton("submit - --batch open <left.jsonl"), 64);
@@ -277,164 +277,6 @@ static void test_errors_are_whole(void **state)
     assert_says("pelton: /nonexistent/x: No such file or directory\n");
 }
 
-/* As retention does: all that results holds now. */
-static void trim_results(void)
-{
-    struct kafka_position position;
-    char name[TOPIC_NAME_SIZE_MAX];
-    int32_t count;
-
-    topic_of(TOPIC_RESULTS, name);
-    assert_ok(kafka_partition_count(reader, name, TIMEOUT_MS, &count, &err));
-    for (int32_t p = 0; p < count; p++) {
-        position = (struct kafka_position){.topic = name, .partition = p};
-        assert_ok(kafka_offsets(reader, name, p, TIMEOUT_MS, NULL, &position.offset, &err));
-        assert_ok(kafka_delete_records(producer, &position, 1, TIMEOUT_MS, &err));
-    }
-}
-
-static void put_result(const char *batch_id, const char *custom_id)
-{
-    struct request request = {.tenant = str_from("default"),
-                              .batch_id = str_from(batch_id),
-                              .custom_id = str_from(custom_id)};
-    struct record result;
-
-    request_id_make(request.tenant, request.batch_id, request.custom_id, &request.request_id);
-    result = result_of(&request);
-    put(TOPIC_RESULTS, &result);
-}
-
-/* Every command that reads the results of a job ends with code and sentence. */
-static void assert_all_end(const char *file, const char *batch, int code, const char *sentence)
-{
-    static const char *const commands[] = {"status %s", "collect %s", "collect %s --wait",
-                                           "tail %s"};
-    char arguments[100];
-
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
-        snprintf(arguments, sizeof arguments, commands[i], batch);
-        assert_int_equal(pelton("%s", arguments), code);
-        assert_says(sentence);
-    }
-    assert_int_equal(pelton("submit %s --batch %s --wait", file, batch), code);
-    assert_says(sentence);
-}
-
-/* After retention a job is neither unfinished nor a fault of ours, whatever asks for it. */
-static void test_results_gone(void **state)
-{
-    static const char all[] = "pelton: the results of batch old are no longer kept: topic test-";
-
-    (void)state;
-    write_file("two.jsonl", LINE("a") LINE("b"));
-    assert_int_equal(pelton("submit two.jsonl --batch old"), 0);
-    put_result("old", "a");
-    put_result("old", "b");
-    assert_int_equal(pelton("collect old -o old.jsonl"), 0);
-    assert_int_equal(pelton("submit two.jsonl --batch part"), 0);
-    put_result("part", "a");
-    trim_results();
-    put_result("part", "b");
-    assert_int_equal(pelton("submit two.jsonl --batch new"), 0);
-    put_result("new", "a");
-
-    assert_all_end("two.jsonl", "old", 66, all);
-    assert_int_equal(pelton("submit two.jsonl --retry old"), 66);
-    assert_says(all);
-    assert_int_equal(pelton("collect old -o old.jsonl"), 66); /* leaves what was collected */
-    assert_int_equal(count_lines("old.jsonl", "response"), 2);
-    assert_int_equal(pelton("status old"), 66);
-    assert_says("state      gone\n");
-    assert_says("waiting    0\nrejected   0\ngone       2\n");
-
-    assert_all_end("two.jsonl", "part", 66, "pelton: 1 of 2 results of batch part are no longer");
-    assert_int_equal(pelton("collect part -o part.jsonl"), 66);
-    assert_int_equal(count_lines("part.jsonl", "response"), 1);
-    assert_int_equal(pelton("status part --json"), 66);
-    assert_says("\"state\":\"partly_gone\",\"total\":2,\"completed\":1,");
-    assert_says("\"waiting\":0,\"rejected\":0,\"gone\":1}");
-
-    assert_int_equal(pelton("status new"), 0);
-    assert_says("state      in_progress\n");
-    assert_int_equal(pelton("status"), 0);
-    assert_says("  gone                0/2             0  old  ");
-    assert_says("  partly_gone         1/2             0  part  ");
-    assert_says("  in_progress         1/2             0  new  ");
-    assert_int_equal(pelton("collect --help"), 0);
-    assert_says("14 days");
-}
-
-/* Two inputs under one name: more outcomes than requests are no success. */
-static void test_results_excess(void **state)
-{
-    (void)state;
-    write_file("one.jsonl", LINE("a"));
-    assert_int_equal(pelton("submit one.jsonl --batch twice"), 0);
-    put_result("twice", "a");
-    put_result("twice", "of-another-file");
-    assert_all_end("one.jsonl", "twice", 65, "pelton: batch twice has 2 outcomes for 1 requests");
-    assert_int_equal(pelton("submit one.jsonl --retry twice"), 66);
-    assert_says("batch twice has 2 outcomes for 1 requests");
-    assert_int_equal(pelton("status"), 0);
-    assert_says("  inconsistent        2/1             0  twice  ");
-}
-
-/* pelton COMMAND | true: the exit code where nobody reads; output has standard error. */
-static int pelton_unread(const char *arguments)
-{
-    char command[1000];
-
-    snprintf(command, sizeof command,
-             "cd %s && { timeout 60 %s %s --brokers %s --topic-prefix %s 2>said; echo $? >code; } "
-             "| true; cat said; exit $(cat code)",
-             folder, PELTON_BINARY, arguments, brokers, prefix);
-    return shell(command);
-}
-
-/* pelton COMMAND >/dev/full: output has standard error. */
-static int pelton_full(const char *arguments)
-{
-    char command[1000];
-
-    snprintf(command, sizeof command,
-             "cd %s && timeout 60 %s %s --brokers %s --topic-prefix %s 2>&1 >/dev/full", folder,
-             PELTON_BINARY, arguments, brokers, prefix);
-    return shell(command);
-}
-
-/* No command succeeds whose output is lost. */
-static void test_output_lost(void **state)
-{
-    static const char *const commands[] = {
-        "status",
-        "status --json",
-        "status lost",
-        "tail lost",
-        "collect lost",
-        "status --help",
-        "topics list",
-        "cancel lost",
-        "--version",
-        "--help",
-        "submit lost.jsonl --batch lost",
-        "submit lost.jsonl --batch lost --json",
-    };
-
-    (void)state;
-    write_file("lost.jsonl", LINE("a"));
-    assert_int_equal(pelton("submit lost.jsonl --batch lost"), 0);
-    put_result("lost", "a");
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
-        if (pelton_full(commands[i]) != 73)
-            fail_msg("%s: %s", commands[i], output);
-        assert_says("pelton: standard output: ");
-    }
-    assert_int_equal(pelton_unread("status"), 128 + SIGPIPE);
-    assert_string_equal(output, "");
-    assert_int_equal(pelton_unread("tail lost"), 128 + SIGPIPE);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -442,8 +284,7 @@ int main(void)
         cmocka_unit_test(test_unfinished),       cmocka_unit_test(test_streams),
         cmocka_unit_test(test_complete_file),    cmocka_unit_test(test_foreign_answers),
         cmocka_unit_test(test_changed_file),     cmocka_unit_test(test_pipes),
-        cmocka_unit_test(test_errors_are_whole), cmocka_unit_test(test_results_gone),
-        cmocka_unit_test(test_results_excess),   cmocka_unit_test(test_output_lost),
+        cmocka_unit_test(test_errors_are_whole),
     };
 
     return has_broker() ? cmocka_run_group_tests(tests, setup, teardown) : 77;

@@ -57,9 +57,12 @@ def fence(system, name):
     assert system.submit([line(name)], name, "--wait").returncode == 0
 
 
+def listed(system):
+    return [json.loads(each) for each in system.pelton("status", "--json").stdout.splitlines()]
+
+
 def jobs(system):
-    listed = system.pelton("status", "--json").stdout.splitlines()
-    return [json.loads(each)["batch"] for each in listed]
+    return [job["batch"] for job in listed(system)]
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +98,8 @@ def test_corrected_lines_are_answered(running, night):
     assert_answered_once(running, GOOD + ["too-long", "model", "url", "nameless"],
                          "night", "night.retry")
     assert len(of_batch(running.read("results"), "night.retry")) == 4
+    assert {job["batch"]: job.get("retry_of") for job in listed(running)} == \
+        {"night": None, "night.retry": "night"}
     outputs, errors = running.collect("night.retry")
     assert len(outputs) == 4 and errors == []
 
