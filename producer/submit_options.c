@@ -9,9 +9,8 @@ static const struct config_key keys[] = {
      .type = CONFIG_STRING,
      .offset = offsetof(struct submit_options, batch),
      .value_name = "ID",
-     .help =
-         "Name of the job; the file's SHA-256 where it is not given. Needed for standard input. "
-         "Of a retry: BATCH.retry, BATCH.retry2 and so on where it is not given."},
+     .help = "Name of the job; the file's SHA-256 where it is not given. Needed for standard input "
+             "and pipes. Of a retry: BATCH.retry, BATCH.retry2 and so on where it is not given."},
     {.name = "retry",
      .type = CONFIG_STRING,
      .offset = offsetof(struct submit_options, retry),

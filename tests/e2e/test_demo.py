@@ -149,7 +149,7 @@ def test_the_same_batch_from_another_file(running):
     answer that was given stands."""
     assert running.submit([line("a")], "conflict", "--wait").returncode == 0
     again = running.submit([line("a", "Calculate:\n1 plus 1"), line("b")], "conflict")
-    assert again.returncode == 65 and "another file" in again.stderr
+    assert again.returncode == 64 and "another file" in again.stderr
     result, = of_batch(running.read("results"), "conflict")
     other = records.request("a", line("a", "Calculate:\n1 plus 1")["body"], "conflict",
                             request_id=result["request_id"], tenant=result["tenant"])

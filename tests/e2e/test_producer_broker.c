@@ -37,6 +37,8 @@ static void test_usage(void **state)
     assert_int_equal(pelton("cancel none"), 66);
     assert_int_equal(pelton("explain"), 64);
     assert_int_equal(pelton("submit --help"), 0);
+    assert_says("dedupe_window, 7 days");
+    assert_says("64 nothing\nsent: ");
     assert_says("--completion-window TIME");
     assert_int_equal(pelton("submit none.jsonl -X acks=0"), 66);
     write_file("x.jsonl", LINE("a"));
