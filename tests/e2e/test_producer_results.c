@@ -7,14 +7,14 @@
 #include "producer/tallies.h"
 #include "tests/e2e/producer_fixture.h"
 
-/* As retention does: all that results holds now. */
-static void trim_results(void)
+/* As retention does: all that a topic holds now. */
+static void trim(enum topic topic)
 {
     struct kafka_position position;
     char name[TOPIC_NAME_SIZE_MAX];
     int32_t count;
 
-    topic_of(TOPIC_RESULTS, name);
+    topic_of(topic, name);
     assert_ok(kafka_partition_count(reader, name, TIMEOUT_MS, &count, &err));
     for (int32_t p = 0; p < count; p++) {
         position = (struct kafka_position){.topic = name, .partition = p};
@@ -65,7 +65,7 @@ static void test_results_gone(void **state)
     assert_int_equal(pelton("collect old -o old.jsonl"), 0);
     assert_int_equal(pelton("submit two.jsonl --batch part"), 0);
     put_result("default", "part", "a");
-    trim_results();
+    trim(TOPIC_RESULTS);
     put_result("default", "part", "b");
     assert_int_equal(pelton("submit two.jsonl --batch new"), 0);
     put_result("default", "new", "a");
@@ -94,6 +94,33 @@ static void test_results_gone(void **state)
     assert_says("  in_progress         1/2             0  new  ");
     assert_int_equal(pelton("collect --help"), 0);
     assert_says("14 days");
+}
+
+/* Tokens are kept for less long than results, which hold the whole text. */
+static void test_tokens_gone(void **state)
+{
+    struct request request = {
+        .tenant = str_from("default"), .batch_id = str_from("told"), .custom_id = str_from("a")};
+    struct record chunk = {.type = RECORD_TOKEN_CHUNK};
+    int32_t id = 0, end = 4;
+
+    (void)state;
+    write_file("told.jsonl", LINE("a"));
+    assert_int_equal(pelton("submit told.jsonl --batch told --stream"), 0);
+    request_id_make(request.tenant, request.batch_id, request.custom_id, &request.request_id);
+    chunk.u.token_chunk = (struct token_chunk){.request_id = request.request_id,
+                                               .batch_id = request.batch_id,
+                                               .custom_id = request.custom_id,
+                                               .attempt = 1,
+                                               .ids = {&id, 1},
+                                               .text = str_from("one\n"),
+                                               .text_ends = {&end, 1}};
+    for (int i = 0; i < 4; i++) /* both partitions get some */
+        put(TOPIC_TOKENS, &chunk);
+    trim(TOPIC_TOKENS);
+    put_result("default", "told", "a");
+    assert_int_equal(pelton("tail told"), 0);
+    assert_string_equal(output, "a | one\na | two\n");
 }
 
 /* Two inputs under one name: more outcomes than requests are no success. */
@@ -210,9 +237,8 @@ static void test_output_lost(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_results_gone),
-        cmocka_unit_test(test_results_excess),
-        cmocka_unit_test(test_output_lost),
+        cmocka_unit_test(test_results_gone),      cmocka_unit_test(test_tokens_gone),
+        cmocka_unit_test(test_results_excess),    cmocka_unit_test(test_output_lost),
         cmocka_unit_test(test_old_jobs_left_out),
     };
 
