@@ -11,7 +11,8 @@
 #include "producer/render.h"
 #include "producer/tallies.h"
 
-/* Results that a list is counted from without being asked to: 3 s (producer/tallies.h). */
+/* Results that a list is counted from without being asked to: 0.8 s and 59 MB where they are of 670
+ * bytes and two cores have nothing else to do, 3 s beside a busy system. */
 enum { WALK_MAX = 250000 };
 
 struct options {
