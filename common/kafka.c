@@ -8,13 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 #include "common/check.h"
-#include "common/clock.h"
 #include "common/log.h"
-
-enum { CLOSE_SECONDS_MAX = 20, CLOSE_WAIT_MS = 3000, CLOSE_POLL_MS = 10 };
 
 struct setting {
     const char *name;
@@ -227,51 +223,6 @@ bool kafka_check(enum kafka_role role, const struct kafka_options *options, stru
         return false;
     kafka_close(client, 0);
     return true;
-}
-
-/* rd_kafka_consumer_close() with a limit: it waits for the answer to a commit, and asks again for
- * ever while the broker is silent. A group that is not left so learns it from the session's end. */
-static void consumer_close(rd_kafka_t *client)
-{
-    int64_t until_us = clock_mono_us() + CLOSE_WAIT_MS * (int64_t)1000;
-    rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
-    rd_kafka_event_t *event;
-    struct err err;
-
-    bool closing = kafka_error(rd_kafka_consumer_close_queue(client, queue), "closing", &err);
-    if (!closing)
-        log_err(LOG_LEVEL_WARN, "close_failed", &err);
-    while (closing && !rd_kafka_consumer_closed(client) && clock_mono_us() < until_us) {
-        event = rd_kafka_queue_poll(queue, CLOSE_POLL_MS);
-        if (event && rd_kafka_event_type(event) == RD_KAFKA_EVENT_REBALANCE)
-            kafka_error(
-                rd_kafka_incremental_unassign(client, rd_kafka_event_topic_partition_list(event)),
-                "leaving", &err);
-        rd_kafka_event_destroy(event);
-    }
-    rd_kafka_queue_destroy(queue);
-    /* Without the flag this would close, and wait, again. */
-    rd_kafka_destroy_flags(
-        client, rd_kafka_consumer_closed(client) ? 0 : RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
-}
-
-void kafka_close(rd_kafka_t *client, int flush_ms)
-{
-    if (!client)
-        return;
-    if (rd_kafka_type(client) == RD_KAFKA_PRODUCER) {
-        rd_kafka_flush(client, flush_ms);
-        rd_kafka_purge(client, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
-        rd_kafka_poll(client, 0); /* the purged messages' delivery reports */
-        rd_kafka_destroy(client);
-    } else {
-        /* librdkafka 2.0.2 joins a broker's thread for ever when a topic that it read has been
-         * deleted. Closing takes two seconds at most without a broker, eight with a silent one:
-         * what takes 20 s ends the process by SIGALRM, for its supervisor to start a fresh one. */
-        alarm(CLOSE_SECONDS_MAX);
-        consumer_close(client);
-        alarm(0);
-    }
 }
 
 enum err_kind kafka_err_kind(rd_kafka_resp_err_t code)

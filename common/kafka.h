@@ -54,7 +54,7 @@ bool kafka_check(enum kafka_role role, const struct kafka_options *options, stru
 bool kafka_open(rd_kafka_t **client, enum kafka_role role, const struct kafka_options *options,
                 struct err *err);
 /* Producers: waits up to flush_ms for outstanding messages, then drops them. NULL is allowed.
- * Readers and members: a close that takes 20 s ends the process by SIGALRM. */
+ * Readers and members: after 13 s the client's threads are left behind, with a warning. */
 void kafka_close(rd_kafka_t *client, int flush_ms);
 
 /* ---- errors ---- */

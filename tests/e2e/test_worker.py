@@ -7,7 +7,8 @@ import uuid
 
 import pytest
 
-from harness import BUILD, ROOT
+import wire
+from harness import BUILD, ROOT, wait_for
 from leader import ALL_ZERO, Leader
 from stack import Process
 
@@ -341,3 +342,17 @@ def test_an_unknown_slot_is_a_clear_error(stack):
     stack.processes.append(worker)
     assert worker.process.wait(60) == 78
     assert "slot 7: topic" in worker.log() and "2 partitions" in worker.log()
+
+
+def test_topics_that_are_deleted_end_it_by_name(stack):
+    """librdkafka does not close its reader then."""
+    stack.create()
+    worker = Process("worker", [BUILD / "pelton-worker", "--brokers", stack.brokers,
+                                "--topic-prefix", stack.prefix, "--model", ROOT / "ops/demo/model",
+                                "--slot", "0"], stack.logs)
+    stack.processes.append(worker)
+    wait_for("its Hello", lambda: "event=hello" in worker.log())
+    wire.delete_topics(stack.brokers, stack.prefix)
+    assert worker.process.wait(60) in (69, 70)
+    last = worker.log().splitlines()[-1]
+    assert last.startswith("pelton-worker: ") and f"{stack.prefix}worker-events" in last, last
