@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "common/escape.h"
 
+#include <stdarg.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "common/check.h"
 #include "common/utf8.h"
 
 /* Bytes at the start that pass as they are: 0 for a control character, 1 to 4 for another. */
@@ -52,4 +55,26 @@ void escape_print(FILE *out, const char *data, size_t size, const char *kept)
             print_byte(out, data[at]);
         at += step > 0 ? step : 1;
     }
+}
+
+void escape_line(FILE *out, const char *format, ...)
+{
+    char *text = NULL, *line = NULL;
+    size_t text_size = 0, line_size = 0;
+    FILE *memory = open_memstream(&text, &text_size);
+    va_list args;
+
+    CHECK(memory);
+    va_start(args, format);
+    vfprintf(memory, format, args);
+    va_end(args);
+    CHECK(fclose(memory) == 0);
+    memory = open_memstream(&line, &line_size);
+    CHECK(memory);
+    escape_print(memory, text, text_size, "");
+    fputc('\n', memory);
+    CHECK(fclose(memory) == 0);
+    fwrite(line, 1, line_size, out);
+    free(text);
+    free(line);
 }

@@ -18,5 +18,8 @@
 bool escape_needed(const char *data, size_t size);
 /* kept: control characters that pass as they are, such as "\t"; "" none. */
 void escape_print(FILE *out, const char *data, size_t size, const char *kept);
+/* Escapes what the format gives and ends the line. On an unbuffered stream it is one write, so that
+ * programs that share standard error do not write into each other's lines. */
+__attribute__((format(printf, 2, 3))) void escape_line(FILE *out, const char *format, ...);
 
 #endif

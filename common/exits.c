@@ -2,15 +2,12 @@
 #include "common/exits.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "common/escape.h"
 
 int exits_with(int code, const char *program, const struct err *err)
 {
-    fprintf(stderr, "%s: ", program);
-    escape_print(stderr, err->message, strlen(err->message), "");
-    fputc('\n', stderr);
+    escape_line(stderr, "%s: %s", program, err->message);
     return code;
 }
 

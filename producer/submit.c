@@ -101,10 +101,7 @@ static void show_rejected(const struct submission *submission, const struct line
                           uint64_t number)
 {
     fputs(submission->meter.style == METER_BAR ? "\r\033[K" : "", stderr);
-    escape_print(stderr, submission->path, strlen(submission->path), "");
-    fprintf(stderr, ":%" PRIu64 ": ", number);
-    escape_print(stderr, error->message, strlen(error->message), "");
-    fputc('\n', stderr);
+    escape_line(stderr, "%s:%" PRIu64 ": %s", submission->path, number, error->message);
 }
 
 static void reject(struct submission *submission, const struct line_error *error, uint64_t number)

@@ -8,6 +8,8 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -57,9 +59,30 @@ static void test_nul(void **state)
     assert_false(escape_needed(NULL, 0));
 }
 
+/* A socket that keeps each write apart from the next. */
+static void test_line_is_one_write(void **state)
+{
+    static const char wanted[] = "pelton: bad name \"a\\n\\x1b\" (12)\n";
+    char line[100] = "";
+    int ends[2];
+    FILE *out;
+
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+    out = fdopen(ends[1], "w");
+    assert_non_null(out);
+    setvbuf(out, NULL, _IONBF, 0);
+    escape_line(out, "%s: bad name \"%s\" (%d)", "pelton", "a\n\x1b", 12);
+    assert_int_equal(read(ends[0], line, sizeof line - 1), sizeof wanted - 1);
+    assert_string_equal(line, wanted);
+    fclose(out);
+    close(ends[0]);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_texts), cmocka_unit_test(test_nul)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_texts), cmocka_unit_test(test_nul),
+                                       cmocka_unit_test(test_line_is_one_write)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
