@@ -20,6 +20,7 @@
 
 #include "ops/bench/engine_job.h"
 #include "ops/bench/engine_prefix.h"
+#include "ops/bench/engine_prompts.h"
 #include "ops/bench/kernels_peak.h"
 #include "worker/engine.h"
 #include "worker/model_config.h"
@@ -27,8 +28,6 @@
 
 enum {
     BATCH_MAX = 32,
-    PROMPT_TOKENS = 128,
-    ANSWER_TOKENS = 128,
 };
 
 struct options {
@@ -103,30 +102,6 @@ static struct size measure_size(const struct model_config *c, uint64_t weights_s
     total = size.always + size.head * (c->embeddings_tied ? 1 : 2) + size.experts;
     size.bytes = (double)weights_size / total;
     return size;
-}
-
-static bool submit(struct engine *engine, uint32_t batch, uint32_t max_tokens, uint32_t seed,
-                   struct err *err)
-{
-    int32_t prompt[PROMPT_TOKENS];
-    struct engine_info info;
-
-    engine_info(engine, &info);
-    for (uint32_t i = 0; i < batch; i++) {
-        const struct engine_request request = {.tag = i,
-                                               .prompt = prompt,
-                                               .prompt_count = PROMPT_TOKENS,
-                                               .max_tokens = max_tokens,
-                                               .ignore_eos = true};
-
-        for (uint32_t k = 0; k < PROMPT_TOKENS; k++) {
-            seed = seed * 1664525 + 1013904223;
-            prompt[k] = (int32_t)(seed / 65536 % info.vocab_size);
-        }
-        if (!engine_submit(engine, &request, err))
-            return false;
-    }
-    return true;
 }
 
 /* Experts that got tokens since before, in all layers; before becomes now. */
@@ -247,7 +222,7 @@ static bool measure(struct engine *engine, const struct options *options, const 
     if (!used)
         return err_set(err, ERR_FATAL, "no memory");
     while (rounds == 0 || round.prefill_us + round.decode_us < 1e6 * options->seconds) {
-        if (!submit(engine, batch, ANSWER_TOKENS, rounds++, err) ||
+        if (!prompts_submit(engine, batch, rounds++, err) ||
             !run_round(engine, batch, options->clock, used, &round, err)) {
             free(used);
             return false;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ops/bench/engine_prompts.h"
 #include "ops/bench/kernels_peak.h"
 
 /* Any ids will do, the same ones everywhere. */
@@ -12,10 +13,7 @@ static void make_prompt(uint32_t number, uint32_t vocab_size, int32_t prompt[JOB
 {
     uint32_t seed = number + 1;
 
-    for (uint32_t i = 0; i < JOB_PROMPT_TOKENS; i++) {
-        seed = seed * 1664525 + 1013904223;
-        prompt[i] = (int32_t)(seed / 65536 % vocab_size);
-    }
+    prompts_draw(&seed, vocab_size, prompt, JOB_PROMPT_TOKENS);
 }
 
 bool job_write(const char *path, uint32_t requests, uint32_t vocab_size, const char *model,

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "ops/bench/engine_prompts.h"
 #include "ops/bench/kernels_peak.h"
 
 struct outcome {
@@ -20,10 +21,7 @@ static void make_ids(uint32_t number, uint32_t vocab_size, int32_t *ids, uint32_
 {
     uint32_t seed = number + 1;
 
-    for (uint32_t i = 0; i < count; i++) {
-        seed = seed * 1664525 + 1013904223;
-        ids[i] = (int32_t)(seed / 65536 % vocab_size);
-    }
+    prompts_draw(&seed, vocab_size, ids, count);
 }
 
 /* All at once, as a burst comes, with ends that no earlier way had; ids: (prefix_tokens +

@@ -23,14 +23,13 @@
 
 #include "common/check.h"
 #include "kernels/backend.h"
+#include "ops/bench/engine_prompts.h"
 #include "ops/bench/kernels_peak.h"
 #include "worker/engine.h"
 #include "worker/weights.h"
 
 enum {
     BATCH_MAX = 32,
-    PROMPT_TOKENS = 128,
-    ANSWER_TOKENS = 128,
     OPERATIONS_MAX = 48,
 };
 
@@ -216,30 +215,6 @@ bool __wrap_backend_find(const char *name, const struct backend **backend, struc
     return true;
 }
 
-static bool submit(struct bench *bench, struct engine *engine, uint32_t batch)
-{
-    int32_t prompt[PROMPT_TOKENS];
-    struct engine_info info;
-    uint32_t seed = 1;
-
-    engine_info(engine, &info);
-    for (uint32_t i = 0; i < batch; i++) {
-        const struct engine_request request = {.tag = i,
-                                               .prompt = prompt,
-                                               .prompt_count = PROMPT_TOKENS,
-                                               .max_tokens = ANSWER_TOKENS,
-                                               .ignore_eos = true};
-
-        for (uint32_t k = 0; k < PROMPT_TOKENS; k++) {
-            seed = seed * 1664525 + 1013904223;
-            prompt[k] = (int32_t)(seed / 65536 % info.vocab_size);
-        }
-        if (!engine_submit(engine, &request, &bench->err))
-            return false;
-    }
-    return true;
-}
-
 /* One batch from its prompts to its answers' ends. */
 static bool run_batch(struct bench *bench, struct engine *engine, uint32_t batch)
 {
@@ -248,7 +223,7 @@ static bool run_batch(struct bench *bench, struct engine *engine, uint32_t batch
     uint32_t said = 0;
     size_t count;
 
-    if (!submit(bench, engine, batch))
+    if (!prompts_submit(engine, batch, 1, &bench->err))
         return false;
     while (engine_has_work(engine)) {
         struct phase *phase = said == batch ? &bench->decode : &bench->prefill;
