@@ -53,7 +53,7 @@ void affinity_look(struct scheduler *scheduler, const struct job *job)
     chain->count = affinity->found_count = 0;
     if (!affinity->holders)
         return;
-    note_prompt(affinity, (double)balance_prefill_work(job_body(job).size / 4));
+    note_prompt(affinity, (double)job_prompt_work(job));
     if (affinity->budget == 0)
         return;
     prefix_chain(job_body(job), realm_of(job), chain);

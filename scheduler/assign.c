@@ -71,8 +71,7 @@ static bool long_pace_keeps(const struct scheduler *scheduler, const struct run 
 {
     return job_length(scheduler, job) == LENGTH_SHORT ||
            long_pace_allows(&run->pace, &run->long_prompts[job->service_class],
-                            balance_prefill_work(job_body(job).size / 4), run->step_us,
-                            scheduler->now_ms);
+                            job_prompt_work(job), run->step_us, scheduler->now_ms);
 }
 
 /* An empty worker takes anything: whether it really fits, only it knows. */
@@ -287,7 +286,7 @@ static struct job *next_for(struct scheduler *scheduler, struct run *run)
 static double cost_at(const struct scheduler *scheduler, const struct run *run,
                       const struct job *job)
 {
-    uint64_t all = balance_prefill_work(job_body(job).size / 4);
+    uint64_t all = job_prompt_work(job);
     uint64_t fresh = all - balance_prefill_work(affinity_cached(scheduler, run));
 
     return balance_cost((double)fresh, scheduler->affinity.prompt_mean, run->fill,

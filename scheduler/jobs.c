@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/check.h"
+#include "scheduler/balance.h"
 #include "scheduler/body_scan.h"
 
 /* Where the body names no limit; a typical answer, so that neither fairness nor KV room is far
@@ -114,6 +115,11 @@ size_t job_payload_size(const struct job *job)
 uint64_t job_prompt_tokens(const struct job *job)
 {
     return job_body(job).size / 3;
+}
+
+uint64_t job_prompt_work(const struct job *job)
+{
+    return balance_prefill_work(job_body(job).size / 4);
 }
 
 uint64_t job_kv_tokens(const struct job *job, uint32_t max_context)

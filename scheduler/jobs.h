@@ -134,6 +134,10 @@ size_t job_payload_size(const struct job *job); /* bytes; 0 while it is missing 
 uint64_t job_kv_tokens(const struct job *job, uint32_t max_context);
 uint64_t job_prompt_tokens(const struct job *job); /* of them, the prompt's */
 
+/* balance_prefill_work() of the whole prompt, with what may be cached of it: how much that is,
+ * nobody knows before the job is assigned. */
+uint64_t job_prompt_work(const struct job *job);
+
 /* An attempt whose number is 0; the first assignment makes it 1. */
 struct attempt *attempt_new(void);
 void attempt_free(struct attempt *attempt);

@@ -54,13 +54,6 @@ static void count_waiting(struct scheduler *scheduler, const struct job *job, bo
         job->model->waiting_short[job->service_class] += sign;
 }
 
-/* With what is cached of it: how much of the next ones is, nobody knows before they are assigned.
- */
-static uint64_t prompt_work(const struct job *job)
-{
-    return balance_prefill_work(job_body(job).size / 4);
-}
-
 /* A long one's prompt, until it is read. */
 static void count_prompt(const struct scheduler *scheduler, const struct job *job, uint64_t sign)
 {
@@ -69,7 +62,7 @@ static void count_prompt(const struct scheduler *scheduler, const struct job *jo
     if (job->attempt->prefill_work == 0 || job_length(scheduler, job) == LENGTH_SHORT)
         return;
     prompts->count += (uint32_t)sign;
-    prompts->work += sign * prompt_work(job);
+    prompts->work += sign * job_prompt_work(job);
 }
 
 static void count_running(struct scheduler *scheduler, const struct job *job, bool add)
@@ -105,7 +98,7 @@ void job_prefilled(const struct scheduler *scheduler, struct job *job)
     if (attempt->prefill_work == 0)
         return;
     count_prompt(scheduler, job, (uint64_t)-1);
-    long_pace_note(&run->pace, prompt_work(job), scheduler->now_ms);
+    long_pace_note(&run->pace, job_prompt_work(job), scheduler->now_ms);
     run->prefill_work -= attempt->prefill_work;
     attempt->prefill_work = 0;
 }
