@@ -288,6 +288,15 @@ bool batch_first_offsets(struct session *session, struct partition_offset **offs
     return true;
 }
 
+int64_t batch_first_offset(const struct batch *batch, const char *topic, int32_t partition)
+{
+    for (size_t i = 0; i < batch->first_offsets_count; i++)
+        if (batch->first_offsets[i].partition == partition &&
+            str_equal(batch->first_offsets[i].topic, str_from(topic)))
+            return batch->first_offsets[i].offset;
+    return 0;
+}
+
 bool batch_positions(struct session *session, const struct batch *batch, const char *name,
                      struct kafka_position **positions, size_t *count, struct err *err)
 {
@@ -298,13 +307,7 @@ bool batch_positions(struct session *session, const struct batch *batch, const c
     *count = (size_t)partitions;
     *positions = calloc(*count, sizeof **positions);
     CHECK(*positions);
-    for (int32_t p = 0; p < partitions; p++) {
-        struct kafka_position *position = &(*positions)[p];
-        *position = (struct kafka_position){name, p, RD_KAFKA_OFFSET_BEGINNING};
-        for (size_t i = 0; i < batch->first_offsets_count; i++)
-            if (batch->first_offsets[i].partition == p &&
-                str_equal(batch->first_offsets[i].topic, str_from(name)))
-                position->offset = batch->first_offsets[i].offset;
-    }
+    for (int32_t p = 0; p < partitions; p++)
+        (*positions)[p] = (struct kafka_position){name, p, batch_first_offset(batch, name, p)};
     return true;
 }

@@ -34,8 +34,11 @@ void batch_list_free(struct batch_state *states, size_t count);
 bool batch_first_offsets(struct session *session, struct partition_offset **offsets, size_t *count,
                          char **names, struct err *err);
 
-/* Where to start reading a topic for this job: every partition of today, the job's offset or, for
- * partitions that came later, the beginning. name holds the topic's; *positions is for free(). */
+/* Where the job begins in a partition: 0, its very start, if that came later. */
+int64_t batch_first_offset(const struct batch *batch, const char *topic, int32_t partition);
+
+/* Where to start reading a topic for this job: batch_first_offset() of every partition of today.
+ * name holds the topic's; *positions is for free(). */
 bool batch_positions(struct session *session, const struct batch *batch, const char *name,
                      struct kafka_position **positions, size_t *count, struct err *err);
 

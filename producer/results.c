@@ -163,8 +163,6 @@ static bool find_positions(struct walk *walk, enum topic topic, char name[TOPIC_
         if (!kafka_offsets(walk->session->reader, name, position->partition, SESSION_TIMEOUT_MS,
                            &first, NULL, err))
             return false;
-        if (position->offset == RD_KAFKA_OFFSET_BEGINNING)
-            position->offset = 0;
         if (position->offset < first) {
             position->offset = first;
             walk->tally->trimmed = walk->tally->trimmed || topic == TOPIC_RESULTS;

@@ -59,16 +59,6 @@ struct extent {
     int64_t first;    /* where the first counted job begins */
 };
 
-/* Where a job begins in a partition, at its very start if that came later. */
-static int64_t first_offset(const struct batch *batch, const char *topic, int32_t partition)
-{
-    for (size_t i = 0; i < batch->first_offsets_count; i++)
-        if (batch->first_offsets[i].partition == partition &&
-            str_equal(batch->first_offsets[i].topic, str_from(topic)))
-            return batch->first_offsets[i].offset;
-    return 0;
-}
-
 static void choose_job(struct tallies *tallies, size_t job, struct extent *extents,
                        int32_t partitions, const char *topic)
 {
@@ -77,7 +67,7 @@ static void choose_job(struct tallies *tallies, size_t job, struct extent *exten
 
     tallies->items[job] = results_tally_of(batch);
     for (int32_t p = 0; p < partitions; p++) {
-        const int64_t first = first_offset(batch, topic, p);
+        const int64_t first = batch_first_offset(batch, topic, p);
         const int64_t from = first < extents[p].low ? extents[p].low : first;
         walk += extents[p].end > from ? (uint64_t)(extents[p].end - from) : 0;
         tallies->items[job].trimmed = tallies->items[job].trimmed || first < extents[p].low;
@@ -86,7 +76,7 @@ static void choose_job(struct tallies *tallies, size_t job, struct extent *exten
     tallies->counted[job] = tallies->walk_max > 0 && walk <= tallies->walk_max;
     tallies->left_out += !tallies->counted[job];
     for (int32_t p = 0; tallies->counted[job] && p < partitions; p++) {
-        const int64_t first = first_offset(batch, topic, p);
+        const int64_t first = batch_first_offset(batch, topic, p);
         extents[p].first = first < extents[p].first ? first : extents[p].first;
     }
 }

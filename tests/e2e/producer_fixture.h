@@ -183,6 +183,33 @@ static inline void free_requests(struct requests *requests)
         record_free(requests->items[i]);
 }
 
+static inline struct request request_of(const char *tenant, const char *batch_id,
+                                        const char *custom_id)
+{
+    struct request request = {.tenant = str_from(tenant),
+                              .batch_id = str_from(batch_id),
+                              .custom_id = str_from(custom_id)};
+
+    request_id_make(request.tenant, request.batch_id, request.custom_id, &request.request_id);
+    return request;
+}
+
+/* The first chunk, one id, of its first attempt; id and end outlive it. */
+static inline struct record chunk_of(const struct request *request, const char *text, int32_t *id,
+                                     int32_t *end)
+{
+    *id = 0;
+    *end = (int32_t)strlen(text);
+    return (struct record){.type = RECORD_TOKEN_CHUNK,
+                           .u.token_chunk = {.request_id = request->request_id,
+                                             .batch_id = request->batch_id,
+                                             .custom_id = request->custom_id,
+                                             .attempt = 1,
+                                             .ids = {id, 1},
+                                             .text = str_from(text),
+                                             .text_ends = {end, 1}}};
+}
+
 static inline struct record result_of(const struct request *request)
 {
     return (struct record){.type = RECORD_RESULT,

@@ -37,10 +37,10 @@ static uint64_t count_of_batch(const char *tenant, const char *batch_id, const c
 /* Two tenants, one file, one id: two jobs, each with its own requests, answers and end. */
 static void test_tenants(void **state)
 {
-    struct request request = {
-        .tenant = str_from("acme"), .batch_id = str_from("same"), .custom_id = str_from("a")};
-    struct record result, chunk = {.type = RECORD_TOKEN_CHUNK};
-    int32_t id = 0, end = 5;
+    struct request request = request_of("acme", "same", "a");
+    int32_t id, end;
+    const struct record chunk = chunk_of(&request, "acme\n", &id, &end);
+    struct record result;
 
     (void)state;
     assert_int_equal(pelton("topics create --slots 1 --partitions 2"), 0);
@@ -52,14 +52,6 @@ static void test_tenants(void **state)
     assert_int_equal(count_of_batch("default", "same", "a"), 1);
     assert_int_equal(pelton("status same"), 64);
     assert_says("2 tenants have a batch \"same\": say whose with --tenant");
-    request_id_make(request.tenant, request.batch_id, request.custom_id, &request.request_id);
-    chunk.u.token_chunk = (struct token_chunk){.request_id = request.request_id,
-                                               .batch_id = request.batch_id,
-                                               .custom_id = request.custom_id,
-                                               .attempt = 1,
-                                               .ids = {&id, 1},
-                                               .text = str_from("acme\n"),
-                                               .text_ends = {&end, 1}};
     put(TOPIC_TOKENS, &chunk);
     result = result_of(&request);
     put(TOPIC_RESULTS, &result);
@@ -74,8 +66,7 @@ static void test_tenants(void **state)
     assert_says("cancelling");
     assert_int_equal(pelton("status same --tenant acme"), 0);
     assert_says("state      completed");
-    request.tenant = str_from("default");
-    request_id_make(request.tenant, request.batch_id, request.custom_id, &request.request_id);
+    request = request_of("default", "same", "a");
     result = result_of(&request);
     put(TOPIC_RESULTS, &result);
     assert_int_equal(pelton("tail same --tenant default"), 0);
@@ -206,12 +197,8 @@ static void test_foreign_answers(void **state)
     write_file("ghost.jsonl", LINE("left") LINE("ghost"));
     kill_stream("ghost.jsonl", "--batch alike");
     for (int i = 0; i < 2; i++) {
-        struct request request = {.tenant = str_from("default"),
-                                  .batch_id = str_from("alike"),
-                                  .custom_id = str_from(answered[i])};
-        struct record result;
-        request_id_make(request.tenant, request.batch_id, request.custom_id, &request.request_id);
-        result = result_of(&request);
+        const struct request request = request_of("default", "alike", answered[i]);
+        const struct record result = result_of(&request);
         put(TOPIC_RESULTS, &result);
     }
     assert_int_equal(pelton("submit - --batch alike --wait <longer.jsonl"), 65);

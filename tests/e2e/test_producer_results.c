@@ -25,13 +25,9 @@ static void trim(enum topic topic)
 
 static void put_result(const char *tenant, const char *batch_id, const char *custom_id)
 {
-    struct request request = {.tenant = str_from(tenant),
-                              .batch_id = str_from(batch_id),
-                              .custom_id = str_from(custom_id)};
-    struct record result;
+    const struct request request = request_of(tenant, batch_id, custom_id);
+    const struct record result = result_of(&request);
 
-    request_id_make(request.tenant, request.batch_id, request.custom_id, &request.request_id);
-    result = result_of(&request);
     put(TOPIC_RESULTS, &result);
 }
 
@@ -99,22 +95,13 @@ static void test_results_gone(void **state)
 /* Tokens are kept for less long than results, which hold the whole text. */
 static void test_tokens_gone(void **state)
 {
-    struct request request = {
-        .tenant = str_from("default"), .batch_id = str_from("told"), .custom_id = str_from("a")};
-    struct record chunk = {.type = RECORD_TOKEN_CHUNK};
-    int32_t id = 0, end = 4;
+    const struct request request = request_of("default", "told", "a");
+    int32_t id, end;
+    const struct record chunk = chunk_of(&request, "one\n", &id, &end);
 
     (void)state;
     write_file("told.jsonl", LINE("a"));
     assert_int_equal(pelton("submit told.jsonl --batch told --stream"), 0);
-    request_id_make(request.tenant, request.batch_id, request.custom_id, &request.request_id);
-    chunk.u.token_chunk = (struct token_chunk){.request_id = request.request_id,
-                                               .batch_id = request.batch_id,
-                                               .custom_id = request.custom_id,
-                                               .attempt = 1,
-                                               .ids = {&id, 1},
-                                               .text = str_from("one\n"),
-                                               .text_ends = {&end, 1}};
     for (int i = 0; i < 4; i++) /* both partitions get some */
         put(TOPIC_TOKENS, &chunk);
     trim(TOPIC_TOKENS);
